@@ -26,7 +26,8 @@ LOCKS = ("core", "local", "dev")
 IMPORT_PROBE = """
 import os, sys
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-FORBIDDEN = {"os.mkdir", "os.rename", "os.remove", "os.putenv", "subprocess.Popen", "socket.connect"}
+FORBIDDEN = {"os.mkdir", "os.rename", "os.remove", "os.putenv", "subprocess.Popen",
+             "socket.connect"}
 done = []
 def watch(event, args):
     if event in FORBIDDEN or (event == "open" and isinstance(args[2], int) and args[2] & WRITES):
