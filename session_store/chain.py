@@ -1,0 +1,208 @@
+"""The hash chain: how an entry becomes a line, and how lines are proved to be a chain. Pure.
+
+A line is `{"hash":"<64 hex>",` followed by the body, and `hash` is the SHA-256 of the body's exact
+bytes. The body holds `prev`, the hash of the entry before. Lines end at byte 0x0A and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from worker.text import clean_text
+
+GENESIS = "0" * 64
+"""What entry 0 has for `prev`."""
+
+PREFIX_BYTES = 75
+"""The length of `{"hash":"<64 hex>",`."""
+
+_OWN_KEYS = frozenset({"hash", "prev", "seq", "ts", "kind"})
+
+
+class EntryRef(NamedTuple):
+    """The name of one entry. A session's head is the `EntryRef` of its last entry."""
+
+    seq: int
+    """Its place in the log, from 0."""
+    hash: str
+    """Its hash, 64 hex digits."""
+
+
+class Entry(NamedTuple):
+    """One verified line of a log."""
+
+    offset: int
+    """The byte of the file at which its line begins."""
+    raw: bytes
+    """The line as it is stored, without its newline."""
+    data: dict[str, Any]
+    """All of it, parsed."""
+
+    @property
+    def seq(self) -> int:
+        """Its place in the log, from 0."""
+        seq: int = self.data["seq"]
+        return seq
+
+    @property
+    def hash(self) -> str:
+        """Its hash, 64 hex digits."""
+        hash: str = self.data["hash"]
+        return hash
+
+    @property
+    def kind(self) -> str:
+        """Its kind, known or not."""
+        kind: str = self.data["kind"]
+        return kind
+
+    @property
+    def ts(self) -> int:
+        """When it was written, in milliseconds of Unix time."""
+        ts: int = self.data["ts"]
+        return ts
+
+    @property
+    def ref(self) -> EntryRef:
+        """Its name."""
+        return EntryRef(self.seq, self.hash)
+
+    @property
+    def next(self) -> Position:
+        """Where the entry after it begins, for a walk that goes on later."""
+        return Position(self.seq + 1, self.hash, self.offset + len(self.raw) + 1)
+
+
+class Position(NamedTuple):
+    """A place between two entries from which a walk can go on."""
+
+    seq: int = 0
+    """The next entry's."""
+    prev: str = GENESIS
+    """The hash of the entry before."""
+    offset: int = 0
+    """The byte at which the next entry's line begins."""
+
+
+START = Position()
+"""The beginning of every log."""
+
+
+class Failure(NamedTuple):
+    """The first line that does not verify."""
+
+    seq: int
+    """The place in the log at which it is."""
+    reason: str
+    """What is wrong, as the end of a sentence that begins with `entry 7`."""
+    offset: int
+    """The byte at which it begins."""
+    last: bool
+    """Whether nothing comes after it."""
+    terminated: bool
+    """Whether it ends in a newline."""
+
+
+def encode_entry(
+    position: Position, ts: int, kind: str, fields: Mapping[str, Any]
+) -> tuple[bytes, str]:
+    """Return the line of a new entry, newline included, and its hash.
+
+    Lone surrogates in `fields` become U+FFFD: UTF-8 has no place for them.
+
+    Raises:
+        TypeError: A value of `fields` cannot be JSON, or a key is one of the entry's own.
+    """
+    if not _OWN_KEYS.isdisjoint(fields):
+        message = f"an entry's own keys cannot be fields: {sorted(_OWN_KEYS & fields.keys())}"
+        raise TypeError(message)
+
+    value = {"prev": position.prev, "seq": position.seq, "ts": ts, "kind": kind, **fields}
+    body = _to_json(value)[1:]
+    digest = sha256(body).hexdigest()
+    return b'{"hash":"%b",%b\n' % (digest.encode(), body), digest
+
+
+def _to_json(value: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Callers clean what they take in; this is the last place before the disk, and a stray
+        # surrogate must not cost a turn. What is wrong for another reason fails again.
+        return orjson.dumps(_cleaned(value))
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+
+    return [_cleaned(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+class Walk:
+    """Goes through a log once and yields each entry that verifies, in constant memory.
+
+    It ends at the end of the file or at the first line that does not verify. Then `failure`,
+    `position` and `unterminated` say what was found. A last line that is whole but for its newline
+    is an entry like any other: whatever happens next, it will stay.
+    """
+
+    def __init__(self, file: BinaryIO, start: Position = START) -> None:
+        self._file = file
+        self.position = start
+        """Where the next entry begins, after the last one that verified."""
+        self.failure: Failure | None = None
+        """The line at which the walk ended, if one does not verify."""
+        self.unterminated = False
+        """Whether the last entry lacks its newline."""
+
+    @property
+    def head(self) -> EntryRef | None:
+        """The last entry that verified, or None where none has."""
+        seq, prev, _ = self.position
+        return EntryRef(seq - 1, prev) if seq else None
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield the entries, each proved to follow the one before."""
+        self._file.seek(self.position.offset)
+        for line in self._file:
+            seq, prev, offset = self.position
+            terminated = line.endswith(b"\n")
+            raw = line[:-1] if terminated else line
+            data = _verified(raw, seq, prev)
+            if isinstance(data, str):
+                last = not self._file.read(1)
+                self.failure = Failure(seq, data, offset, last, terminated)
+                return
+
+            self.unterminated = not terminated
+            self.position = Position(seq + 1, data["hash"], offset + len(raw) + 1)
+            yield Entry(offset, raw, data)
+
+
+def _verified(raw: bytes, seq: int, prev: str) -> dict[str, Any] | str:
+    """Return the parsed line, or what is wrong with it."""
+    digest = sha256(raw[PREFIX_BYTES:]).hexdigest()
+    if raw[:PREFIX_BYTES] != b'{"hash":"%b",' % digest.encode():
+        return "does not match its hash" if raw.startswith(b'{"hash":"') else "is not an entry"
+
+    try:
+        data = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return "is not JSON"
+
+    # A second `hash` key later in the line would win over the first when parsed.
+    if not isinstance(data.get("kind"), str) or data["hash"] != digest:
+        return "is not an entry"
+
+    if data.get("prev") != prev or data.get("seq") != seq or type(data["seq"]) is not int:
+        return f"does not follow entry {seq - 1}" if seq else "is not the first of a log"
+
+    return data if type(data.get("ts")) is int else "has no time"

@@ -1,0 +1,177 @@
+"""Everything that can go wrong in a session store.
+
+    SessionStoreError
+    ├── InvalidSessionId     a text that cannot be a session id; it never reached a path
+    ├── InvalidPodName       a text that cannot be a pod's name; it never reached a path
+    ├── SessionNotFound      no log of that id
+    ├── UnknownEntry         a hash, or its prefix, that names no entry of that session, or several
+    ├── SessionDamaged       something in the log does not verify; nothing was changed
+    ├── SessionInUse         another writer holds the session
+    ├── HeadMismatch         the log changed underneath its writer
+    ├── StorageFailed        a write or a sync failed; the handle is of no further use
+    ├── UnsafePath           a symlink, a foreign file or not a regular file where the store keeps its own
+    └── InvalidHistory       items that cannot be a history
+
+The text of an error says what and why in its first line, and in the next what can be done. The
+same facts are attributes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Holder(NamedTuple):
+    """Who holds a session open for writing, as they wrote it down themselves."""
+
+    pid: int
+    """The process; 0 where the record could not be read."""
+    host: str
+    """The host's name."""
+    since_ms: int
+    """When the session was opened, in milliseconds of Unix time."""
+    command: str
+    """The program, as in `pod serve`."""
+    here: bool = True
+    """Whether the process is on this machine."""
+
+
+class SessionStoreError(Exception):
+    """Whatever a session store raises on purpose. `hint` says what can be done; it may be empty."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}\n  {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class InvalidSessionId(SessionStoreError):
+    """The text is not a session id, so it was not used as one."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(f"not a session id: {_shown(text)}", "list the ids: pod sessions list")
+
+
+class InvalidPodName(SessionStoreError):
+    """The text is not a pod's name, so it was not used as one."""
+
+    def __init__(self, text: object) -> None:
+        super().__init__(
+            f"not a pod name: {_shown(text)}", "a name has 1 to 64 of a-z, 0-9, - and _"
+        )
+
+
+class SessionNotFound(SessionStoreError):
+    """There is no session of this id."""
+
+    def __init__(self, session_id: str, why: str = "") -> None:
+        super().__init__(
+            f"no session {session_id}{': ' + why if why else ''}", "list the ids: pod sessions list"
+        )
+        self.session_id = session_id
+
+
+class UnknownEntry(SessionStoreError):
+    """The hash or prefix names no entry of the session, or more than one."""
+
+    def __init__(self, session_id: str, at: object, why: str) -> None:
+        super().__init__(
+            f"session {session_id} has no entry {_shown(at)}: {why}",
+            f"list its entries: pod sessions show {session_id}",
+        )
+        self.session_id = session_id
+        self.at = at
+
+
+class SessionDamaged(SessionStoreError):
+    """The log does not verify, and is left exactly as it is.
+
+    `seq` is the first entry that does not hold (of a log cut short, the last one there), and
+    `good_entries` how many verify before it.
+    """
+
+    def __init__(self, session_id: str, seq: int, reason: str, good_entries: int) -> None:
+        super().__init__(
+            f"session {session_id} is damaged: entry {seq} {reason} ({_verified(good_entries)})",
+            f"nothing was changed; to go on from what verifies: pod sessions salvage {session_id}",
+        )
+        self.session_id = session_id
+        self.seq = seq
+        self.reason = reason
+        self.good_entries = good_entries
+
+
+class SessionInUse(SessionStoreError):
+    """Another writer holds the session."""
+
+    def __init__(self, session_id: str, holder: Holder) -> None:
+        super().__init__(
+            f"session {session_id} is in use by {_who(holder)}",
+            f"work on a copy: pod sessions fork {session_id}",
+        )
+        self.session_id = session_id
+        self.holder = holder
+
+
+class HeadMismatch(SessionStoreError):
+    """The log is not as its writer left it: something else wrote, cut or replaced it."""
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__(
+            f"session {session_id} was changed underneath its writer: {why}",
+            f"nothing was written; look at it: pod sessions verify {session_id}",
+        )
+        self.session_id = session_id
+
+
+class StorageFailed(SessionStoreError):
+    """A write or a sync failed. What was acknowledged before it stays; this handle writes no more."""
+
+    def __init__(self, what: str, why: object) -> None:
+        super().__init__(
+            f"cannot {what}: {why}",
+            "free space or mend the disk, then open the session again; what was acknowledged is safe",
+        )
+        self.what = what
+        self.why = why
+
+
+class UnsafePath(SessionStoreError):
+    """Something is in the store that the store did not put there, and is not followed or read."""
+
+    def __init__(self, path: object, why: str) -> None:
+        super().__init__(f"{path} is {why}: refused", "put the file itself there, owned by you")
+        self.path = path
+        self.why = why
+
+
+class InvalidHistory(SessionStoreError):
+    """The items cannot be a history: a uid twice, a result without its call, a call without result."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"not a valid history: {why}", "nothing was written")
+        self.why = why
+
+
+def _shown(text: object) -> str:
+    shown = ascii(text)
+    return shown if len(shown) <= 60 else shown[:57] + "…"
+
+
+def _verified(good_entries: int) -> str:
+    if good_entries == 0:
+        return "no entry before it verifies"
+
+    return "entry 0 verifies" if good_entries == 1 else f"entries 0–{good_entries - 1} verify"
+
+
+def _who(holder: Holder) -> str:
+    if not holder.pid:
+        return "another process"
+
+    where = "this machine" if holder.here else holder.host
+    since = datetime.fromtimestamp(holder.since_ms / 1000)
+    when = f"{since:%H:%M}" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d %H:%M}"
+    command = f" ({holder.command})" if holder.command else ""
+    return f"pid {holder.pid} on {where} since {when}{command}"
