@@ -1,4 +1,4 @@
-"""Secrets out of everything that is kept: masked before it is appended, since a log cannot be cleaned.
+"""Secrets out of all that is kept: masked before it is appended, since a log cannot be cleaned.
 
 `Masker` replaces known secret values (and their base64, URL and JSON spellings) wherever they
 turn up, and in tool output also what has the shape of a credential (`session_store.token_shapes`).
@@ -15,7 +15,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
 from attrs import evolve, frozen
@@ -32,6 +32,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
+from worker.items_json import dump_item, load_item
 
 from .token_shapes import RULE_NAMES, marker, mask_token_shapes
 
@@ -39,10 +40,12 @@ MIN_SECRET_CHARS = 6
 """Shorter values are words and numbers of everyday text; masking them would wreck it."""
 
 _MIN_BASE64_CHARS = 6
+_ITEM_FIELDS = frozenset({"items", "history", "item"})
+_SIGNED = frozenset({"signature", "blob"})
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|-?\d[-+.\deE]*+', re.DOTALL)
 _PERCENT_CODE = re.compile(r"%[0-9A-F]{2}")
 
-_Part = TypeVar("_Part", Text, Image, Reasoning, ToolCall)
+_TextPart = TypeVar("_TextPart", Text, Reasoning)
 
 
 @frozen
@@ -79,12 +82,12 @@ class Masker:
         return f"Masker({', '.join(sorted(set(self._markers.values())))})"
 
     def mask(self, text: str) -> str:
-        """Return `text` with every known secret value replaced; the same object if there is none."""
+        """Return `text` with each known secret value replaced; the same object if it has none."""
         spans = self._spans(text)
         return _replace(text, spans) if spans else text
 
     def mask_tool_output(self, text: str) -> str:
-        """Return `text` without known secret values and without anything shaped like a credential."""
+        """Return `text` without known values and without what is shaped like a credential."""
         return mask_token_shapes(self.mask(text))
 
     def mask_json(self, text: str) -> str:
@@ -109,7 +112,7 @@ class Masker:
         """
         match item:
             case UserMessage():
-                user_parts = tuple(self._mask_part(part) for part in item.parts)
+                user_parts = tuple(self._mask_user_part(part) for part in item.parts)
                 return item if _same(user_parts, item.parts) else evolve(item, parts=user_parts)
             case AssistantMessage():
                 parts = tuple(self._mask_part(part) for part in item.parts)
@@ -123,12 +126,22 @@ class Masker:
                 text = self.mask(item.text)
                 return item if text is item.text else evolve(item, text=text)
 
+    def scrub(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an entry's JSON-ready fields without secrets: what a store's `scrub` asks for.
+
+        Items are masked as `mask_item` does, every other text by known values.
+        """
+        return {
+            key: self._scrub_items(value) if key in _ITEM_FIELDS else self._scrub_json(value)
+            for key, value in fields.items()
+        }
+
     def stream(self) -> StreamMasker:
         """Return a masker for one text that arrives in pieces."""
         return StreamMasker(self)
 
     def split_open_end(self, text: str) -> tuple[str, str]:
-        """Return what of `text` may be shown, masked, and the end of it that may yet become a secret.
+        """Return what of `text` may be shown, masked, and the end that may yet become a secret.
 
         The end is as received. It begins where some secret may have begun, and is shorter than
         the longest known spelling plus a secret that overlaps it.
@@ -140,6 +153,32 @@ class Masker:
                 cut = span.start
 
         return _replace(text[:cut], [span for span in spans if span.end <= cut]), text[cut:]
+
+    def _scrub_items(self, value: object) -> object:
+        if isinstance(value, list):
+            return [self._scrub_items(one) for one in value]
+
+        if not isinstance(value, dict):
+            return value
+
+        item = load_item(value)
+        masked = self.mask_item(item)
+        return value if masked is item else {**value, **dump_item(masked)}
+
+    def _scrub_json(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.mask(value)
+
+        if isinstance(value, list):
+            return [self._scrub_json(one) for one in value]
+
+        if isinstance(value, dict):
+            return {
+                self.mask(key): one if key in _SIGNED else self._scrub_json(one)
+                for key, one in value.items()
+            }
+
+        return value
 
     def _spans(self, text: str) -> list[_Span]:
         found = [
@@ -167,16 +206,22 @@ class Masker:
 
         return len(text)
 
-    def _mask_part(self, part: _Part) -> _Part:
-        match part:
-            case Text() | Reasoning():
-                text = self.mask(part.text)
-                return part if text is part.text else evolve(part, text=text)
-            case ToolCall():
-                arguments = self.mask_json(part.arguments)
-                return part if arguments == part.arguments else evolve(part, arguments=arguments)
-            case _:
-                return part
+    def _mask_user_part(self, part: Text | Image) -> Text | Image:
+        return self._mask_text(part) if isinstance(part, Text) else part
+
+    def _mask_part(self, part: Text | Reasoning | ToolCall) -> Text | Reasoning | ToolCall:
+        if isinstance(part, Text):
+            return self._mask_text(part)
+
+        if isinstance(part, Reasoning):
+            return self._mask_text(part)
+
+        arguments = self.mask_json(part.arguments)
+        return part if arguments == part.arguments else evolve(part, arguments=arguments)
+
+    def _mask_text(self, part: _TextPart) -> _TextPart:
+        text = self.mask(part.text)
+        return part if text is part.text else evolve(part, text=text)
 
     def _mask_token(self, token: str) -> str:
         plain = json.loads(token) if token.startswith('"') else token
@@ -189,12 +234,15 @@ class Masker:
         if not spans:
             return text
 
+        # Inside a string only an escape can have made it look like a secret: `\n` before `abc`.
+        strings = [m.span() for m in _JSON_TOKEN.finditer(text) if m.group().startswith('"')]
+        spans = [s for s in spans if not any(a < s.start and s.end < b for a, b in strings)]
         quoted = [evolve(span, marker=json.dumps(span.marker)) for span in spans]
         for masked in (_replace(text, spans), _replace(text, quoted)):
             if _is_json(masked):
                 return masked
 
-        return json.dumps(spans[0].marker)
+        return quoted[0].marker
 
 
 class StreamMasker:

@@ -15,8 +15,14 @@ _UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.:-]+")
 
 # What may stand before a token: no word character or hyphen, unless it ends an escape sequence
 # (`\n` in JSON, `%20` in an address, a terminal's colour code).
-_BEFORE = (r"(?<![\w-]{p})", r"(?<=\\[nrt]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})")
-_BEFORE += (r"(?<=\x1b\[[0-9]m{p})", r"(?<=\[[0-9][0-9]m{p})", r"(?<=\x1b\[[K]{p})")
+_BEFORE = (
+    r"(?<![\w-]{p})",
+    r"(?<=\\[nrt]{p})",
+    r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
+    r"(?<=\x1b\[[0-9]m{p})",
+    r"(?<=\[[0-9][0-9]m{p})",
+    r"(?<=\x1b\[K{p})",
+)
 
 _PEM_GAP = r"""(?:[\s"'+,|>:→]|\\[nr]|\d{1,7}+(?=[\t:|→]))*+"""
 _PEM_BODY = (
@@ -28,7 +34,7 @@ _PEM_BODY = (
 
 @frozen
 class _Rule:
-    """One shape. `needle` is in every text that has it; group `secret`, if any, is what is replaced."""
+    """One shape. `needle` is in every text that has it; group `secret`, if any, is replaced."""
 
     name: str
     needle: str
@@ -124,9 +130,11 @@ _RULES: tuple[_Rule, ...] = (
     _field("bearer-token", "earer", (
         r"[Bb]earer[ \t]{1,4}(?=[A-Za-z._~+/=-]{0,64}[0-9])(?P<secret>[A-Za-z0-9._~+/=-]{16,}+)")),
     _field("basic-auth", "Basic ", (
-        r"(?i:authorization)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?Basic (?P<secret>[A-Za-z0-9+/=]{8,}+)")),
+        r"(?i:authorization)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?"
+        r"Basic (?P<secret>[A-Za-z0-9+/=]{8,}+)")),
     _field("url-password", "://", (
-        r"://[^\s/:@\"'<>?#\[]{0,128}:(?![$<{*]|%[s(])(?P<secret>[^\s/@\"'<>?#]{1,256})@(?=[A-Za-z0-9\[])")),
+        r"://[^\s/:@\"'<>?#\[]{0,128}:(?![$<{*]|%[s(])"
+        r"(?P<secret>[^\s/@\"'<>?#]{1,256})@(?=[A-Za-z0-9\[])")),
 )  # fmt: skip
 
 RULE_NAMES = tuple(sorted({rule.name for rule in _RULES}))
