@@ -1,0 +1,139 @@
+"""`pod manifest`: check manifests, print their JSON Schema, write one to start from."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from manifests import LoadedManifest, ManifestError, Note
+
+WRONG_MANIFEST = 2
+
+
+@click.group()
+def manifest() -> None:
+    """Check manifests, print their schema, write one to start from."""
+
+
+@manifest.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--json", "as_json", is_flag=True, help="Print a list with one object a file.")
+@click.pass_context
+def check(context: click.Context, files: tuple[str, ...], as_json: bool) -> None:
+    """Name every mistake in each FILE; exit 2 when there is one.
+
+    What a manifest needs from this machine and does not find here, such as the variable of a key,
+    is told as a note.
+    """
+    from manifests import ManifestError, launch_notes, load_manifest
+
+    results: list[dict[str, object]] = []
+    for name in files:
+        try:
+            loaded = load_manifest(name, env=os.environ)
+        except ManifestError as error:
+            results.append(_refused(name, error))
+            if not as_json:
+                click.echo(str(error), err=True)
+        else:
+            notes = launch_notes(loaded, os.environ)
+            results.append(_accepted(name, loaded, notes))
+            if not as_json:
+                _say_fine(name, loaded, notes)
+
+    if as_json:
+        click.echo(json.dumps(results, ensure_ascii=False))
+
+    if not all(result["ok"] for result in results):
+        context.exit(WRONG_MANIFEST)
+
+
+@manifest.command()
+def schema() -> None:
+    """Print the JSON Schema of a manifest, for editors and other programs."""
+    from manifests import manifest_json_schema
+
+    click.echo(json.dumps(manifest_json_schema(), indent=2, ensure_ascii=False))
+
+
+@manifest.command()
+@click.argument("path", default="pod.toml", type=click.Path(path_type=Path))
+@click.option("--provider", "kind", default="local", help="The kind of provider [local].")
+@click.option("--name", help="The pod's name; default: that of the file.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+def init(path: Path, kind: str, name: str | None, force: bool) -> None:
+    """Write a commented manifest to PATH [pod.toml] that works as it stands."""
+    from manifests import PROVIDER_KINDS, starter_manifest, suggested_pod_name
+
+    if kind not in PROVIDER_KINDS:
+        raise click.BadParameter(
+            f"{kind!r} is not a provider ({', '.join(PROVIDER_KINDS)})", param_hint="--provider"
+        )
+
+    try:
+        text = starter_manifest(kind, name or suggested_pod_name(path.stem))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--name") from None
+
+    _write(path, text, force=force)
+    click.echo(f'wrote {path}\n  try it: pod run {path} "Who are you?"')
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise click.UsageError(f"{path} is there already; --force overwrites it") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise click.UsageError(f"cannot write {path}: {reason}") from None
+
+
+def _say_fine(name: str, loaded: LoadedManifest, notes: tuple[Note, ...]) -> None:
+    shown = click.format_filename(name)
+    pod, provider = loaded.manifest.pod, loaded.manifest.provider
+    click.echo(f"{shown}: fine (pod {pod.name}, {provider.label})")
+    for note in notes:
+        line = "" if note.line is None else f"line {note.line}  "
+        click.echo(f"  note: {line}{note.key}: {note.message}")
+
+
+def _accepted(name: str, loaded: LoadedManifest, notes: tuple[Note, ...]) -> dict[str, object]:
+    return {
+        "file": name,
+        "ok": True,
+        "pod": loaded.manifest.pod.name,
+        "provider": loaded.manifest.provider.kind,
+        "model": loaded.manifest.provider.model,
+        "mistakes": [],
+        "notes": [{"line": n.line, "key": n.key, "message": n.message} for n in notes],
+    }
+
+
+def _refused(name: str, error: ManifestError) -> dict[str, object]:
+    from manifests import ManifestUnreadable
+
+    return {
+        "file": name,
+        "ok": False,
+        "error": error.reason if isinstance(error, ManifestUnreadable) else None,
+        "mistakes": [
+            {
+                "line": m.line,
+                "column": m.column,
+                "key": m.key,
+                "found": m.found,
+                "message": m.message,
+                "allowed": list(m.allowed),
+                "suggestion": m.suggestion,
+            }
+            for m in error.mistakes
+        ],
+        "notes": [],
+    }
