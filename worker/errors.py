@@ -1,0 +1,100 @@
+"""The errors of the worker package.
+
+WorkerError
+├── ToolDefinitionError      a tool that cannot be offered: no name, no annotations, a clashing name
+├── HistoryError             a history that is not valid: repeated uids, results without their calls
+├── OutputInvalid            `output=` was asked for, and the answer did not validate after its repair
+├── HookFailed               a hook with on_error = "fail" raised, or returned something that is no action
+└── ProviderError            whatever a provider, or the way to it, did
+    ├── ProviderRefused      authentication, permission or an invalid request: repeating will not help
+    ├── ContextOverflow      the prompt is longer than the model's window
+    ├── ProviderUnavailable  overloaded, limited or failing, after all retries
+    ├── ProviderUnreachable  no connection to the host, after all retries
+    ├── StreamBroken         the answer stopped in the middle; `partial` holds what had arrived
+    └── BadAnswer            the provider answered something that is not its protocol
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from worker.llm.types import Answer
+
+
+class WorkerError(Exception):
+    """Base of every error of this package. `hint` says what can be done, where something can."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ToolDefinitionError(WorkerError):
+    """A tool cannot be offered as it is defined."""
+
+
+class HistoryError(WorkerError):
+    """A list of items is not a valid history."""
+
+
+class OutputInvalid(WorkerError):
+    """The answer is not the `output=` model that was asked for, also after one repair."""
+
+
+class HookFailed(WorkerError):
+    """A hook that must not fail raised, or returned something that is not an action."""
+
+
+class ProviderError(WorkerError):
+    """A request failed. `status` is the HTTP status and `code` the provider's own word, where known."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        code: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.provider = provider
+        self.status = status
+        self.code = code
+
+
+class ProviderRefused(ProviderError):
+    """Authentication, permission or an invalid request: the same request will fail again."""
+
+    @property
+    def is_auth(self) -> bool:
+        """Whether it is the key that was refused."""
+        return self.status in {401, 403}
+
+
+class ContextOverflow(ProviderError):
+    """The prompt does not fit the model's window. `limit_tokens` is the window, where it was named."""
+
+    limit_tokens: int | None = None
+
+
+class ProviderUnavailable(ProviderError):
+    """The provider is overloaded, limits us or fails, and retrying did not help."""
+
+    retry_after_s: float | None = None
+
+
+class ProviderUnreachable(ProviderError):
+    """No connection could be made, and retrying did not help."""
+
+
+class StreamBroken(ProviderError):
+    """The answer stopped in the middle. `partial` is what had arrived; it is never asked for again blindly."""
+
+    partial: Answer | None = None
+
+
+class BadAnswer(ProviderError):
+    """The provider's answer is not its protocol: a stray page, a body without choices, no JSON."""

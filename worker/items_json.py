@@ -1,0 +1,109 @@
+"""Items as JSON and back. One place knows how an item looks on disk and on the protocol.
+
+Every item and part is an object with a `type`. Bytes are base64 text. Unknown fields are ignored
+on reading, so a log of a newer version still restores.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+from cattrs import Converter
+from cattrs.gen import make_dict_unstructure_fn, override
+
+from worker.items import (
+    AssistantMessage,
+    Covers,
+    Image,
+    Item,
+    Reasoning,
+    SummaryMessage,
+    SystemNote,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+
+_ITEM_TYPES: dict[str, type[Any]] = {
+    "user_message": UserMessage,
+    "assistant_message": AssistantMessage,
+    "tool_result": ToolResult,
+    "summary_message": SummaryMessage,
+    "system_note": SystemNote,
+}
+_PART_TYPES: dict[str, type[Any]] = {
+    "text": Text,
+    "image": Image,
+    "reasoning": Reasoning,
+    "tool_call": ToolCall,
+}
+_NAMES = {cls: name for name, cls in (_ITEM_TYPES | _PART_TYPES).items()}
+
+
+def _make_converter() -> Converter:
+    converter = Converter(detailed_validation=False, prefer_attrib_converters=False)
+    converter.register_unstructure_hook(bytes, lambda data: base64.b64encode(data).decode("ascii"))
+    converter.register_structure_hook(bytes, lambda text, _: base64.b64decode(text))
+
+    def structure_part(value: dict[str, Any], _: object) -> object:
+        return converter.structure(value, _PART_TYPES[value["type"]])
+
+    # A frozen union is dispatched by `type` alone: cattrs need not guess from the fields.
+    converter.register_structure_hook(Text | Image, structure_part)
+    converter.register_structure_hook(Text | Reasoning | ToolCall, structure_part)
+
+    def tagged(cls: type[Any], name: str) -> None:
+        # Fields at their default are left out: a line says only what is so.
+        optional = {
+            key: override(omit_if_default=True)
+            for key in ("absorbed_uids", "attachments", "signature", "blob")
+        }
+        own: dict[str, Any] = {
+            key: value for key, value in optional.items() if key in cls.__annotations__
+        }
+        plain = make_dict_unstructure_fn(cls, converter, **own)
+        converter.register_unstructure_hook(cls, lambda value: {"type": name, **plain(value)})
+
+    for part_cls in (Text, Image, Reasoning, ToolCall):
+        tagged(part_cls, _NAMES[part_cls])
+
+    converter.register_unstructure_hook(Covers, make_dict_unstructure_fn(Covers, converter))
+    for item_cls in _ITEM_TYPES.values():
+        tagged(item_cls, _NAMES[item_cls])
+
+    return converter
+
+
+_CONVERTER = _make_converter()
+
+
+def dump_item(item: Item) -> dict[str, Any]:
+    """Return `item` as a JSON-ready dict with its `type` first."""
+    return cast("dict[str, Any]", _CONVERTER.unstructure(item, type(item)))
+
+
+def load_item(value: dict[str, Any]) -> Item:
+    """Return the item that `value` describes.
+
+    Raises:
+        ValueError: The value is not an item: its type is unknown, or a field is missing or wrong.
+    """
+    try:
+        cls = _ITEM_TYPES[value["type"]]
+        return cast("Item", _CONVERTER.structure(value, cls))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        kind = value.get("type") if isinstance(value, dict) else type(value).__name__
+        message = f"not an item (type {kind!r}): {error!r}"
+        raise ValueError(message) from error
+
+
+def dump_items(items: tuple[Item, ...] | list[Item]) -> list[dict[str, Any]]:
+    """Return the items as JSON-ready dicts."""
+    return [dump_item(item) for item in items]
+
+
+def load_items(values: list[dict[str, Any]]) -> list[Item]:
+    """Return the items that `values` describe. Raises `ValueError` as `load_item` does."""
+    return [load_item(value) for value in values]

@@ -1,0 +1,215 @@
+"""What a Worker needs of the outside, as small protocols: a journal, an audience, an intake.
+
+The Worker knows nothing of files, sessions or sockets. Whoever builds it hands these in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
+
+from attrs import field, frozen
+
+from worker.hooks import Action, Continue
+from worker.items import Item
+from worker.llm.types import (
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    ToolCallArgsDelta,
+    ToolCallDone,
+    ToolCallStart,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from worker.worker import Worker
+
+ItemsKind: TypeAlias = Literal["user_input", "assistant_items", "tool_results", "system_item"]
+Ref: TypeAlias = object
+"""Whatever a journal names its entries by; the Worker only passes it on to the audience."""
+
+
+@frozen
+class ItemsRecord:
+    """Items about to join the history."""
+
+    kind: ItemsKind
+    items: tuple[Item, ...]
+
+
+@frozen
+class UsageRecord:
+    """What the provider measured for a request over the first `history_len` items."""
+
+    history_len: int
+    usage: Usage
+    model: str
+
+
+@frozen
+class PruneRecord:
+    """The watermark moved to `upto_index`, the item there having `upto_uid`."""
+
+    upto_index: int
+    upto_uid: str
+    items: int
+    est_savings: int
+    reason: str
+
+
+@frozen
+class TurnEndRecord:
+    """A turn ended; `turn` counts from 1."""
+
+    turn: int
+
+
+Record: TypeAlias = ItemsRecord | UsageRecord | PruneRecord | TurnEndRecord
+
+
+class Journal(Protocol):
+    """Where everything is written before it is true."""
+
+    async def commit(self, *records: Record) -> Sequence[Ref]:
+        """Write the records, in order and together, and return once they are durable.
+
+        Returns one ref a record. Raises what the store raises; then nothing counts as written.
+        """
+
+
+class MemoryJournal:
+    """A journal that keeps nothing, for workers whose history nobody needs again."""
+
+    async def commit(self, *records: Record) -> Sequence[Ref]:
+        """Return a ref a record and forget them."""
+        return [None] * len(records)
+
+
+@frozen
+class TurnStart:
+    """A turn began."""
+
+    turn: int
+
+
+@frozen
+class TurnEnd:
+    """A turn ended."""
+
+    turn: int
+
+
+@frozen
+class RequestStart:
+    """A request goes out; `request` counts from 1 within the run."""
+
+    request: int
+    input_tokens: int
+
+
+@frozen
+class TextDone:
+    """The visible text of one answer, whole."""
+
+    text: str
+
+
+@frozen
+class ToolResulted:
+    """A call's result, which is in the journal already."""
+
+    call_id: str
+    name: str
+    summary: str
+    content: str | None
+    is_error: bool
+
+
+@frozen
+class UsageMeasured:
+    """What the provider measured for one request."""
+
+    usage: Usage
+    model: str
+
+
+@frozen
+class PruneApplied:
+    """Old tool results stopped being sent in full."""
+
+    upto_index: int
+    items: int
+    est_savings: int
+    reason: str
+
+
+@frozen
+class Alert:
+    """Something a person should know; the run goes on."""
+
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
+WorkerEvent: TypeAlias = (
+    TurnStart
+    | TurnEnd
+    | RequestStart
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallStart
+    | ToolCallArgsDelta
+    | ToolCallDone
+    | TextDone
+    | ToolResulted
+    | UsageMeasured
+    | PruneApplied
+    | Retrying
+    | Alert
+)
+Emit: TypeAlias = Callable[[WorkerEvent, Ref], None]
+
+
+def ignore_event(_event: WorkerEvent, _ref: Ref) -> None:
+    """Take an event and do nothing: the audience of a worker that nobody watches."""
+
+
+class RequestStage:
+    """A step of ours before each request; it may move the watermark, yield, or rewrite the projection.
+
+    Public hooks only look on. Stages run after them, in order.
+    """
+
+    async def before_request(self, worker: Worker) -> Action:
+        """Decide before the projection is made: `Continue` or `Yield`."""
+        return Continue()
+
+    async def select(self, worker: Worker, items: list[Item]) -> list[Item] | None:
+        """Return the items to send instead of the projection `items`, or None to leave it."""
+        return None
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Intake(Protocol):
+    """What every item passes before it is journaled: cleaning, masking. Returns the same type."""
+
+    def __call__(self, item: ItemT, /) -> ItemT:
+        """Return the item as it may be stored and sent."""
+
+
+def unchanged(item: ItemT, /) -> ItemT:
+    """Return the item as it is: the intake that masks nothing."""
+    return item
+
+
+@frozen
+class Ports:
+    """The outside, handed to a Worker. `intake` sees every item before it is journaled."""
+
+    journal: Journal = field(factory=MemoryJournal)
+    emit: Emit = ignore_event
+    intake: Intake = unchanged
+    stages: tuple[RequestStage, ...] = ()

@@ -1,0 +1,330 @@
+"""The Worker: one history, one model, some tools, and runs over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from worker.errors import HistoryError, ToolDefinitionError, WorkerError
+from worker.hooks import Hook, Hooks
+from worker.items import (
+    AssistantMessage,
+    Item,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    user_message,
+)
+from worker.llm.types import LlmClient, LlmRequest, RequestOptions, Usage
+from worker.output import OutputType
+from worker.ports import Alert, ItemsRecord, Ports, PruneApplied, PruneRecord, Record, Ref
+from worker.projection import Projector
+from worker.prune import PrunePlan, apply_prune
+from worker.run import RunEnd, Runner, RunProgress
+from worker.text import is_blank
+from worker.tokens import DATA_BYTES_PER_TOKEN, Occupancy, TokenMeter, fixed_tokens
+from worker.tools import Tool
+
+Outcome: TypeAlias = Literal["finished", "paused", "limit_reached", "yielded", "cancelled"]
+UsageCallback: TypeAlias = Callable[[Usage, str], None]
+
+
+@frozen
+class WorkerConfig:
+    """The limits and knobs of a worker; every limit is of one run."""
+
+    options: RequestOptions = field(factory=RequestOptions)
+    max_requests: int | None = 200
+    max_tokens_used: int | None = None
+    max_seconds: float | None = None
+    tool_timeout_s: float = 120.0
+    tool_output_max_bytes: int = 65_536
+    native_schema: bool = False
+    """Whether the model takes a response schema; otherwise typed output is asked for in words."""
+    yield_on_overflow: bool = False
+    """Whether a prompt that is too long ends the run as `yielded`, for somebody who compacts."""
+
+
+@frozen
+class WorkerResult:
+    """How a run ended. `yielded_for` and `overflow` say why, when the outcome is `yielded`."""
+
+    outcome: Outcome
+    text: str
+    usage: Usage
+    requests: int
+    output: Any = None
+    message: str = ""
+    yielded_for: str = ""
+    overflow: Exception | None = None
+
+
+class Worker:
+    """A turn loop around a streaming model client.
+
+    The history only grows, except by `set_history`. Everything is journaled before it joins the
+    history, and joins the history before it is sent. One run at a time.
+    """
+
+    def __init__(
+        self,
+        client: LlmClient,
+        *,
+        system_prompt: str = "",
+        tools: Iterable[Tool] = (),
+        hooks: Iterable[Hook] = (),
+        config: WorkerConfig | None = None,
+        ports: Ports | None = None,
+    ) -> None:
+        """Make a worker with an empty history. Raises `ToolDefinitionError` on a repeated tool name."""
+        self.client = client
+        self.system_prompt = system_prompt
+        self.config = config or WorkerConfig()
+        self.ports = ports or Ports()
+        self.hooks = Hooks(tuple(hooks), on_ignored=self._report_ignored_hook)
+        self.tools = _by_name(tools)
+        self.tool_specs = tuple(tool.spec for _, tool in sorted(self.tools.items()))
+        self.turns = 0
+        self._history: list[Item] = []
+        self._watermark = 0
+        self._uids: set[str] = set()
+        self._cap_bytes = self._content_cap()
+        self._projector = Projector(self._cap_bytes)
+        self.meter = TokenMeter(content_max_bytes=self._cap_bytes)
+        self.meter.fixed_raw = fixed_tokens(system_prompt, self.tool_specs)
+        self._usage_callbacks: list[UsageCallback] = []
+        self._progress: RunProgress | None = None
+        self._runner: Runner | None = None
+        self._paused = False
+
+    # ------------------------------------------------------------------ history
+
+    @property
+    def history(self) -> Sequence[Item]:
+        """The items so far, oldest first. A live view: do not change it; use `set_history`."""
+        return self._history
+
+    @property
+    def watermark(self) -> int:
+        """The index before which tool results are sent without their content."""
+        return self._watermark
+
+    def set_history(
+        self, items: Iterable[Item], *, watermark: int = 0, turns: int | None = None
+    ) -> None:
+        """Replace the whole history. Measurements are forgotten; the fitted token ratio stays.
+
+        Raises:
+            HistoryError: Two items share a uid, or the watermark lies outside the history.
+            WorkerError: A run is going on.
+        """
+        if self._runner is not None:
+            message = "the history cannot be replaced while a run is going on"
+            raise WorkerError(message)
+
+        fresh = list(items)
+        uids = {item.uid for item in fresh}
+        if len(uids) != len(fresh):
+            message = "two items of the history share a uid"
+            raise HistoryError(message)
+
+        if not 0 <= watermark <= len(fresh):
+            message = f"the watermark {watermark} lies outside a history of {len(fresh)} items"
+            raise HistoryError(message)
+
+        self._history, self._uids, self._watermark = fresh, uids, watermark
+        if turns is not None:
+            self.turns = turns
+
+        self._projector.reset()
+        self.meter.reset(apply_prune(fresh, watermark))
+
+    async def commit(self, *records: Record) -> Sequence[Ref]:
+        """Journal the records, then let their items join the history. The only way in.
+
+        Raises `HistoryError` on a uid that is known already, and what the journal raises.
+        """
+        for record in records:
+            if isinstance(record, ItemsRecord):
+                self._check_new(record.items)
+
+        refs = await self.ports.journal.commit(*records)
+        for record in records:
+            if isinstance(record, ItemsRecord):
+                for item in record.items:
+                    self._history.append(item)
+                    self._uids.add(item.uid)
+                    self.meter.add(item)
+
+        return refs
+
+    async def advance_watermark(self, plan: PrunePlan, reason: str) -> None:
+        """Journal a prune and send everything before its watermark without content from now on."""
+        before = apply_prune(self._history[: plan.watermark], self._watermark)
+        upto_uid = self._history[plan.watermark].uid if plan.watermark < len(self._history) else ""
+        record = PruneRecord(plan.watermark, upto_uid, plan.items, plan.est_savings, reason)
+        (ref,) = await self.commit(record)
+        after = apply_prune(before, plan.watermark)
+        self.meter.remove_raw(
+            sum(
+                self.meter.weigh_raw(old) - self.meter.weigh_raw(new)
+                for old, new in zip(before, after, strict=True)
+                if old is not new
+            )
+        )
+        self._watermark = plan.watermark
+        event = PruneApplied(plan.watermark, plan.items, plan.est_savings, reason)
+        self.ports.emit(event, ref)
+
+    def open_calls(self) -> list[ToolCall]:
+        """Return the calls of the newest answer that have no result yet."""
+        answered: set[str] = set()
+        for item in reversed(self._history):
+            if isinstance(item, ToolResult):
+                answered.add(item.call_id)
+            elif isinstance(item, AssistantMessage):
+                return [call for call in item.tool_calls if call.call_id not in answered]
+            elif isinstance(item, UserMessage):
+                return []
+
+        return []
+
+    # ------------------------------------------------------------------ requests
+
+    def project(self) -> list[Item]:
+        """Return the items that a request over the history as it stands would hold."""
+        return self._projector.project(self._history, self._watermark)
+
+    def request(self, items: Sequence[Item], output: OutputType | None = None) -> LlmRequest:
+        """Return the request that sends `items`, with this worker's prompt, tools and options."""
+        options = self.config.options
+        if output is not None and self.config.native_schema:
+            options = evolve(options, response_schema=output.schema)
+
+        return LlmRequest(self.system_prompt, items, self.tool_specs, options)
+
+    def occupancy(self) -> Occupancy:
+        """Return the tokens that the next request's prompt would take, and how that is known."""
+        return self.meter.occupancy()
+
+    def on_usage(self, callback: UsageCallback) -> Callable[[], None]:
+        """Call `callback(usage, model)` after every measured request. Returns how to stop it."""
+        self._usage_callbacks.append(callback)
+        return lambda: self._usage_callbacks.remove(callback)
+
+    def report_usage(self, usage: Usage, model: str) -> None:
+        """Tell every `on_usage` callback of a measured request."""
+        for callback in tuple(self._usage_callbacks):
+            callback(usage, model)
+
+    # ------------------------------------------------------------------ runs
+
+    async def run(
+        self, prompt: str | UserMessage, *, output: type[Any] | None = None
+    ) -> WorkerResult:
+        """Submit `prompt` and make requests until the model is done.
+
+        Calls of an earlier run that never got a result are first given an error result; they are
+        never run again. With `output`, the answer is validated as that type and repaired once.
+
+        Raises:
+            ValueError: The prompt shows nothing.
+            WorkerError: A run is going on, a hook failed, the output did not validate, or the
+                provider failed; what had happened until then stays in the history.
+        """
+        message = user_message(prompt) if isinstance(prompt, str) else prompt
+        if is_blank(message.text) and len(message.parts) <= 1:
+            text = "the prompt is empty"
+            raise ValueError(text)
+
+        expected = OutputType(output) if output is not None else None
+        progress = RunProgress(started_s=time.monotonic(), prompt=message, output=expected)
+        return await self._drive(progress)
+
+    async def resume(self) -> WorkerResult:
+        """Go on where the last run stopped: paused, yielded, cancelled, at a limit or interrupted.
+
+        A paused run's calls, which were never started, run now; calls of any other kind of stop
+        get an `interrupted` error result instead. Raises as `run` does.
+        """
+        progress = self._progress or RunProgress(started_s=time.monotonic())
+        progress.run_open_calls = self._paused
+        return await self._drive(progress)
+
+    def restore_paused(self) -> None:
+        """Say that the history was left by a paused run: its open calls were never started."""
+        self._paused = True
+
+    def cancel(self) -> None:
+        """Stop the run now: streams are closed, tools cancelled, every call gets a result."""
+        if self._runner is not None:
+            self._runner.cancel()
+
+    def pause(self) -> None:
+        """Stop the run before its next request; `resume` goes on."""
+        if self._runner is not None:
+            self._runner.pause_requested = True
+
+    async def _drive(self, progress: RunProgress) -> WorkerResult:
+        if self._runner is not None:
+            message = "a run is going on already"
+            raise WorkerError(message, hint="wait for its end, or cancel it")
+
+        self._runner = Runner(self, progress)
+        self._progress = None
+        self._paused = False
+        try:
+            end = await self._runner.run()
+        finally:
+            self._runner = None
+
+        if end.outcome == "yielded":
+            self._progress = progress
+
+        self._paused = end.outcome == "paused"
+        return _result(end, progress)
+
+    # ------------------------------------------------------------------ inside
+
+    def _check_new(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if item.uid in self._uids:
+                message = f"an item with uid {item.uid} is in the history already"
+                raise HistoryError(message)
+
+    def _content_cap(self) -> int:
+        """One result brings in at most the configured bytes, and at most a quarter of the window."""
+        cap = self.config.tool_output_max_bytes
+        window = self.client.context_window
+        return cap if window is None else min(cap, int(window / 4 * DATA_BYTES_PER_TOKEN))
+
+    def _report_ignored_hook(self, message: str) -> None:
+        self.ports.emit(Alert("warning", message), None)
+
+
+def _by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in named:
+            message = f"two tools are named {tool.name}"
+            raise ToolDefinitionError(message, hint="give one of them another name")
+
+        named[tool.name] = tool
+
+    return named
+
+
+def _result(end: RunEnd, progress: RunProgress) -> WorkerResult:
+    return WorkerResult(
+        end.outcome,
+        end.text,
+        progress.usage,
+        progress.requests,
+        end.output,
+        end.message,
+        end.yielded_for,
+        end.overflow,
+    )
