@@ -175,6 +175,14 @@ def ignore_event(_event: WorkerEvent, _ref: Ref) -> None:
     """Take an event and do nothing: the audience of a worker that nobody watches."""
 
 
+@frozen
+class Selection:
+    """What is sent instead of the projection; `system` replaces the system prompt where given."""
+
+    items: list[Item]
+    system: str | None = None
+
+
 class RequestStage:
     """A step of ours before each request; it may move the watermark, yield, or rewrite the projection.
 
@@ -185,8 +193,8 @@ class RequestStage:
         """Decide before the projection is made: `Continue` or `Yield`."""
         return Continue()
 
-    async def select(self, worker: Worker, items: list[Item]) -> list[Item] | None:
-        """Return the items to send instead of the projection `items`, or None to leave it."""
+    async def select(self, worker: Worker, items: list[Item]) -> Selection | None:
+        """Return what to send instead of the projection `items`, or None to leave it."""
         return None
 
 

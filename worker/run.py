@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import anyio
@@ -39,6 +40,7 @@ from worker.llm.types import (
     LlmRequest,
     ReasoningDelta,
     Retrying,
+    StreamEvent,
     TextDelta,
     ToolCallArgsDelta,
     ToolCallDone,
@@ -50,6 +52,7 @@ from worker.ports import (
     Alert,
     ItemsRecord,
     RequestStart,
+    Selection,
     TextDone,
     ToolResulted,
     TurnEnd,
@@ -260,18 +263,17 @@ class Runner:
 
     async def _project(self) -> LlmRequest:
         worker = self.worker
-        items = projected = worker.project()
+        sent = projected = Selection(worker.project())
         for stage in worker.ports.stages:
-            chosen = await stage.select(worker, items)
-            items = items if chosen is None else chosen
+            sent = await stage.select(worker, sent.items) or sent
 
-        raw = (
-            None
-            if items is projected
-            else worker.meter.fixed_raw + sum(map(worker.meter.weigh_raw, items))
-        )
+        raw = None
+        if sent is not projected:
+            # What an engine selected is measured on its own: it says nothing of the whole.
+            raw = worker.meter.fixed_raw + sum(map(worker.meter.weigh_raw, sent.items))
+
         worker.meter.request_sent(raw)
-        return worker.request(items, self.progress.output)
+        return worker.request(sent, self.progress.output)
 
     async def _request(self, request: LlmRequest) -> AssistantMessage:
         worker = self.worker
@@ -290,23 +292,28 @@ class Runner:
         return await self._take(answer, history_len)
 
     async def _stream(self, request: LlmRequest) -> Answer:
-        emit = self.worker.ports.emit
-        async for event in self.worker.client.stream(request):
-            match event:
-                case Answered():
+        async with aclosing(self.worker.client.stream(request)) as stream:
+            async for event in stream:
+                if isinstance(event, Answered):
                     return event.answer
-                case TextDelta():
-                    self._streamed.append(event.text)
-                    emit(event, None)
-                case ReasoningDelta() | ToolCallStart() | ToolCallArgsDelta() | Retrying():
-                    emit(event, None)
-                case ToolCallDone():
-                    pass  # Told again, with its entry, once the intent is in the journal.
-                case _:
-                    assert_never(event)
+
+                self._pass_on(event)
 
         message = "the stream ended without its last event"
         raise BadAnswer(message, provider=self.worker.client.provider)
+
+    def _pass_on(self, event: StreamEvent) -> None:
+        emit = self.worker.ports.emit
+        match event:
+            case TextDelta():
+                self._streamed.append(event.text)
+                emit(event, None)
+            case ReasoningDelta() | ToolCallStart() | ToolCallArgsDelta() | Retrying():
+                emit(event, None)
+            case ToolCallDone() | Answered():
+                pass  # Told with its entry, once the intent is in the journal.
+            case _:
+                assert_never(event)
 
     async def _take(self, answer: Answer, history_len: int) -> AssistantMessage:
         """Journal an answer and its usage together, then tell of it."""

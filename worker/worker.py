@@ -20,7 +20,7 @@ from worker.items import (
 )
 from worker.llm.types import LlmClient, LlmRequest, RequestOptions, Usage
 from worker.output import OutputType
-from worker.ports import Alert, ItemsRecord, Ports, PruneApplied, PruneRecord, Record, Ref
+from worker.ports import Alert, ItemsRecord, Ports, PruneApplied, PruneRecord, Record, Ref, Selection
 from worker.projection import Projector
 from worker.prune import PrunePlan, apply_prune
 from worker.run import RunEnd, Runner, RunProgress
@@ -198,13 +198,14 @@ class Worker:
         """Return the items that a request over the history as it stands would hold."""
         return self._projector.project(self._history, self._watermark)
 
-    def request(self, items: Sequence[Item], output: OutputType | None = None) -> LlmRequest:
-        """Return the request that sends `items`, with this worker's prompt, tools and options."""
+    def request(self, sent: Selection, output: OutputType | None = None) -> LlmRequest:
+        """Return the request for `sent`, with this worker's prompt, tools and options."""
         options = self.config.options
         if output is not None and self.config.native_schema:
             options = evolve(options, response_schema=output.schema)
 
-        return LlmRequest(self.system_prompt, items, self.tool_specs, options)
+        system = self.system_prompt if sent.system is None else sent.system
+        return LlmRequest(system, sent.items, self.tool_specs, options)
 
     def occupancy(self) -> Occupancy:
         """Return the tokens that the next request's prompt would take, and how that is known."""

@@ -6,7 +6,7 @@ A *scheme* maps an `LlmRequest` to one provider's JSON and its stream to the eve
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from attrs import field, frozen
@@ -159,7 +159,7 @@ class LlmClient(Protocol):
     def context_window(self) -> int | None:
         """The model's window in tokens, or None where it is not known."""
 
-    def stream(self, request: LlmRequest) -> AsyncIterator[StreamEvent]:
+    def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send `request` and yield what comes back; `Answered` is the last event.
 
         Raises:
