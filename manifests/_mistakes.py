@@ -129,7 +129,8 @@ def _missing(path: KeyPath) -> str:
 
 def _unknown(path: KeyPath, value: object) -> _Words:
     table = tuple(part for part in path[:-1] if isinstance(part, str))
-    is_table = isinstance(value, dict) or (isinstance(value, list) and value[:1] == [{}])
+    elements = value if isinstance(value, list) and value else [value]
+    is_table = all(isinstance(element, dict) for element in elements)
     unknown = unknown_key(table, str(path[-1]), is_table=is_table)
     return _Words(unknown.message, unknown.allowed, unknown.suggestion, shows_value=False)
 
