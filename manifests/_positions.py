@@ -50,6 +50,7 @@ class _Scanner:
         self._newlines = [m.start() for m in re.finditer("\n", text)]
 
     def document(self) -> None:
+        """Walk the whole text; afterwards `lines` has every key in it."""
         table: KeyPath = ()
         self._skip(_GAP)
         while self.at < len(self.text):

@@ -77,8 +77,8 @@ def _files(loaded: LoadedManifest) -> Iterator[tuple[KeyPath, str | None]]:
 
 
 def _file_notes(loaded: LoadedManifest, path: KeyPath, name: str | None) -> Iterator[Note]:
-    if name is not None and not os.path.exists(loaded.resolve(name)):  # noqa: PTH110
-        # os.path.exists answers False where Path.exists would raise, such as for too long a name.
+    # os.path.exists answers False where Path.exists would raise, such as for too long a name.
+    if name is not None and not os.path.exists(loaded.resolve(name)):  # noqa: PTH110 - see above
         yield _note(loaded, path, f"there is no file {name}")
 
 

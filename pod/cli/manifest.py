@@ -55,7 +55,7 @@ def check(context: click.Context, files: tuple[str, ...], as_json: bool) -> None
 
 @manifest.command()
 def schema() -> None:
-    """Print the JSON Schema of a manifest, for editors and other programs."""
+    """Print the JSON Schema, for editors and programs."""
     from manifests import manifest_json_schema
 
     click.echo(json.dumps(manifest_json_schema(), indent=2, ensure_ascii=False))
@@ -67,7 +67,7 @@ def schema() -> None:
 @click.option("--name", help="The pod's name; default: that of the file.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 def init(path: Path, kind: str, name: str | None, force: bool) -> None:
-    """Write a commented manifest to PATH [pod.toml] that works as it stands."""
+    """Write a manifest to start from to PATH [pod.toml]."""
     from manifests import PROVIDER_KINDS, starter_manifest, suggested_pod_name
 
     if kind not in PROVIDER_KINDS:
