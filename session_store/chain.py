@@ -51,8 +51,8 @@ class Entry(NamedTuple):
     @property
     def hash(self) -> str:
         """Its hash, 64 hex digits."""
-        hash: str = self.data["hash"]
-        return hash
+        value: str = self.data["hash"]
+        return value
 
     @property
     def kind(self) -> str:
@@ -101,6 +101,8 @@ class Failure(NamedTuple):
     """What is wrong, as the end of a sentence that begins with `entry 7`."""
     offset: int
     """The byte at which it begins."""
+    size: int
+    """How many bytes it has, its newline included."""
     last: bool
     """Whether nothing comes after it."""
     terminated: bool
@@ -136,7 +138,7 @@ def _to_json(value: dict[str, Any]) -> bytes:
         return orjson.dumps(_cleaned(value))
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: object) -> object:
     if isinstance(value, str):
         return clean_text(value)
 
@@ -149,13 +151,17 @@ def _cleaned(value: Any) -> Any:
 class Walk:
     """Goes through a log once and yields each entry that verifies, in constant memory.
 
-    It ends at the end of the file or at the first line that does not verify. Then `failure`,
+    It ends at the end of the file or at the first line that does not verify, or that is not the
+    one which `anchor` says was there. Then `failure`,
     `position` and `unterminated` say what was found. A last line that is whole but for its newline
     is an entry like any other: whatever happens next, it will stay.
     """
 
-    def __init__(self, file: BinaryIO, start: Position = START) -> None:
+    def __init__(
+        self, file: BinaryIO, start: Position = START, anchor: EntryRef | None = None
+    ) -> None:
         self._file = file
+        self._anchor = anchor
         self.position = start
         """Where the next entry begins, after the last one that verified."""
         self.failure: Failure | None = None
@@ -177,14 +183,22 @@ class Walk:
             terminated = line.endswith(b"\n")
             raw = line[:-1] if terminated else line
             data = _verified(raw, seq, prev)
+            if not isinstance(data, str) and self._is_replaced(seq, data["hash"]):
+                data = "is not the one that was acknowledged"
+
             if isinstance(data, str):
-                last = not self._file.read(1)
-                self.failure = Failure(seq, data, offset, last, terminated)
+                # A line without a newline is where the file ended when it was read. There may be
+                # more by now, for the writer may be in the middle of it.
+                last = not terminated or not self._file.read(1)
+                self.failure = Failure(seq, data, offset, len(line), last, terminated)
                 return
 
             self.unterminated = not terminated
             self.position = Position(seq + 1, data["hash"], offset + len(raw) + 1)
             yield Entry(offset, raw, data)
+
+    def _is_replaced(self, seq: int, digest: str) -> bool:
+        return self._anchor is not None and self._anchor.seq == seq and self._anchor.hash != digest
 
 
 def _verified(raw: bytes, seq: int, prev: str) -> dict[str, Any] | str:

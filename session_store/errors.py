@@ -9,7 +9,7 @@
     ├── SessionInUse         another writer holds the session
     ├── HeadMismatch         the log changed underneath its writer
     ├── StorageFailed        a write or a sync failed; the handle is of no further use
-    ├── UnsafePath           a symlink, a foreign file or not a regular file where the store keeps its own
+    ├── UnsafePath           a symlink, or somebody else's file, where the store keeps its own
     └── InvalidHistory       items that cannot be a history
 
 The text of an error says what and why in its first line, and in the next what can be done. The
@@ -18,7 +18,7 @@ same facts are attributes.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 
@@ -126,12 +126,12 @@ class HeadMismatch(SessionStoreError):
 
 
 class StorageFailed(SessionStoreError):
-    """A write or a sync failed. What was acknowledged before it stays; this handle writes no more."""
+    """A write or a sync failed. What was acknowledged before stays; this handle writes no more."""
 
     def __init__(self, what: str, why: object) -> None:
         super().__init__(
             f"cannot {what}: {why}",
-            "free space or mend the disk, then open the session again; what was acknowledged is safe",
+            "what was acknowledged is safe; mend the disk or free space, then open it again",
         )
         self.what = what
         self.why = why
@@ -147,7 +147,7 @@ class UnsafePath(SessionStoreError):
 
 
 class InvalidHistory(SessionStoreError):
-    """The items cannot be a history: a uid twice, a result without its call, a call without result."""
+    """The items cannot be a history: a uid twice, a result without its call, or the reverse."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"not a valid history: {why}", "nothing was written")
@@ -171,7 +171,8 @@ def _who(holder: Holder) -> str:
         return "another process"
 
     where = "this machine" if holder.here else holder.host
-    since = datetime.fromtimestamp(holder.since_ms / 1000)
-    when = f"{since:%H:%M}" if since.date() == datetime.now().date() else f"{since:%Y-%m-%d %H:%M}"
+    since = datetime.fromtimestamp(holder.since_ms / 1000, UTC).astimezone()
+    today = since.date() == datetime.now(UTC).astimezone().date()
+    when = f"{since:%H:%M}" if today else f"{since:%Y-%m-%d %H:%M}"
     command = f" ({holder.command})" if holder.command else ""
     return f"pid {holder.pid} on {where} since {when}{command}"

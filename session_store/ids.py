@@ -27,19 +27,24 @@ def uuid7(timestamp_ms: int, random: Callable[[int], bytes] = os.urandom) -> str
     return str(uuid.UUID(int=value))
 
 
-def check_session_id(text: str) -> str:
+def is_session_id(text: object) -> bool:
+    """Tell whether `text` is a session id: a UUID in lowercase with hyphens."""
+    return isinstance(text, str) and _SESSION_ID.fullmatch(text) is not None
+
+
+def check_session_id(text: object) -> str:
     """Return `text`, which is a session id: a UUID in lowercase with hyphens.
 
     Raises:
         InvalidSessionId: It is anything else.
     """
-    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+    if not isinstance(text, str) or not is_session_id(text):
         raise InvalidSessionId(text)
 
     return text
 
 
-def check_pod_name(text: str) -> str:
+def check_pod_name(text: object) -> str:
     """Return `text`, which is a pod's name: 1 to 64 of a-z, 0-9, - and _.
 
     Raises:

@@ -112,7 +112,7 @@ class SessionState:
 
 @frozen(kw_only=True)
 class VerifyReport:
-    """What was found by going through a whole log. `ok` says it all; the rest says where and why not."""
+    """What was found by going through a whole log: `ok`, or where and why not."""
 
     session_id: str
     ok: bool

@@ -1,0 +1,233 @@
+"""Sessions that came from others: what a fork inherits, and the tree that they form."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from .chain import Entry, EntryRef
+from .disk import Disk
+from .errors import SessionDamaged, SessionNotFound, UnknownEntry
+from .fold import Fold
+from .ids import is_session_id
+from .layout import LOG_SUFFIX, Layout
+from .reader import LogReader, read_entries
+from .recovery import Damaged
+from .state import SessionState
+
+_SHORTEST_PREFIX = 8
+
+
+class Link(NamedTuple):
+    """One step from a session to the one that it inherits from."""
+
+    session_id: str
+    upto: str | None
+    """The hash of the last entry that counts; None for all of them."""
+
+
+class Ancestry:
+    """Reads sessions together with those that they came from. Changes nothing."""
+
+    def __init__(self, disk: Disk, layout: Layout) -> None:
+        self._disk = disk
+        self._layout = layout
+
+    def first_entry(self, session_id: str) -> Entry:
+        """Return the entry that starts the session, verified.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SessionDamaged: Its first entry does not verify.
+        """
+        reader = LogReader(self._disk, self._layout, session_id)
+        for entry in reader:
+            return entry
+
+        reader.raise_if_unusable()
+        raise SessionNotFound(session_id)
+
+    def find(self, session_id: str, at: str) -> EntryRef:
+        """Return the entry that `at` names: its hash, or the first 8 or more digits of it.
+
+        Raises:
+            UnknownEntry: It names none, or more than one.
+            SessionDamaged: The log stops verifying before it is found.
+        """
+        wanted = at.lower() if isinstance(at, str) else ""
+        if len(wanted) < _SHORTEST_PREFIX or not set(wanted) <= set("0123456789abcdef"):
+            raise UnknownEntry(session_id, at, "a hash has 64 hex digits, its prefix 8 or more")
+
+        found: list[EntryRef] = []
+        for entry in read_entries(self._disk, self._layout, session_id):
+            if entry.hash == wanted:
+                return entry.ref
+
+            if entry.hash.startswith(wanted):
+                found.append(entry.ref)
+
+        if len(found) != 1:
+            many = f"it begins the hashes of {len(found)} entries" if found else "no hash is that"
+            raise UnknownEntry(session_id, at, many)
+
+        return found[0]
+
+    def links(self, session_id: str) -> list[Link]:
+        """Return the session and those that it inherits from, itself first.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SessionDamaged: One of those that it inherits from is not there or damaged.
+        """
+        links = [Link(session_id, None)]
+        start = self.first_entry(session_id)
+        while start.data.get("history") is None:
+            parent = _parent(session_id, start)
+            if parent.session_id in {link.session_id for link in links}:
+                raise SessionDamaged(session_id, 0, "inherits from itself", 0)
+
+            links.append(parent)
+            try:
+                start = self.first_entry(parent.session_id)
+            except (SessionNotFound, SessionDamaged) as error:
+                raise _through_parent(session_id, parent, error) from error
+
+        return links
+
+    def inherited(self, session_id: str) -> SessionState | None:
+        """Return the state that the session starts from, or None where it inherits nothing.
+
+        Raises:
+            SessionDamaged: One of those that it inherits from is not there or damaged.
+        """
+        state: SessionState | None = None
+        for link in reversed(self.links(session_id)[1:]):
+            try:
+                state = self._fold(link, state)
+            except (SessionNotFound, SessionDamaged, UnknownEntry) as error:
+                raise _through_parent(session_id, link, error) from error
+
+        return state
+
+    def state(self, session_id: str, upto: str | None = None) -> SessionState:
+        """Return the session's state at the entry of the hash `upto`, or at its head.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SessionDamaged: It does not verify so far, or one that it inherits from does not.
+        """
+        return self._fold(Link(session_id, upto), self.inherited(session_id))
+
+    def why_missing(self, session_id: str, digest: str | None) -> str:
+        """Return why the session does not have that entry, verified; empty where it has it."""
+        reader = LogReader(self._disk, self._layout, session_id)
+        try:
+            if any(entry.hash == digest for entry in reader):
+                return ""
+        except SessionNotFound:
+            return "which is not there"
+
+        verdict = reader.verdict
+        if isinstance(verdict, Damaged):
+            return f"which is damaged: entry {verdict.seq} there {verdict.reason}"
+
+        return f"which has no entry {digest}"
+
+    def lineage(self, session_id: str) -> list[tuple[str, str]]:
+        """Return the way from the root to the session: ids, and how each came from the one before.
+
+        A session whose parent is gone counts as the root.
+        """
+        way: list[tuple[str, str]] = []
+        seen: set[str] = set()
+        current: str | None = session_id
+        while current is not None and current not in seen:
+            seen.add(current)
+            try:
+                origin = origin_of(self.first_entry(current))
+            except SessionNotFound:
+                if current == session_id:
+                    raise
+
+                origin = None
+
+            way.append((current, origin[1] if origin else "root"))
+            current = origin[0] if origin else None
+
+        return way[::-1]
+
+    def children(self, session_id: str) -> list[str]:
+        """Return the ids of the sessions that were forked or compacted from this one, oldest first.
+
+        Sessions whose first entry does not verify are nobody's children.
+        """
+        found: list[str] = []
+        for candidate in self.ids():
+            reader = LogReader(self._disk, self._layout, candidate)
+            for entry in reader:
+                origin = origin_of(entry)
+                found += [candidate] if origin and origin[0] == session_id else []
+                break
+
+        return found
+
+    def ids(self) -> list[str]:
+        """Return the id of every log in the folder, oldest first."""
+        return _ids(self._layout)
+
+    def _fold(self, link: Link, inherited: SessionState | None) -> SessionState:
+        fold = Fold(inherited)
+        for entry in read_entries(self._disk, self._layout, link.session_id):
+            fold.take(entry)
+            if entry.hash == link.upto:
+                return fold.state()
+
+        if link.upto is not None:
+            raise UnknownEntry(link.session_id, link.upto, "no hash is that")
+
+        return fold.state()
+
+
+def origin_of(start: Entry) -> tuple[str, str] | None:
+    """Return the parent's id and `fork` or `compact`, or None for a session that has no parent."""
+    for key, relation in (("compacted_from", "compact"), ("forked_from", "fork")):
+        match start.data.get(key):
+            case [str(parent), str()]:
+                return parent, relation
+            case _:
+                pass
+
+    return None
+
+
+def _parent(session_id: str, start: Entry) -> Link:
+    match start.data.get("forked_from"):
+        case [str(parent), str(digest)]:
+            return Link(parent, digest)
+        case _:
+            raise SessionDamaged(session_id, 0, "inherits a history and names no parent", 0)
+
+
+def _through_parent(session_id: str, parent: Link, error: Exception) -> SessionDamaged:
+    """Return the damage of the parent as what it is to the session: its own beginning is gone."""
+    match error:
+        case SessionDamaged():
+            why = f"which is damaged: entry {error.seq} there {error.reason}"
+        case UnknownEntry():
+            why = f"which has no entry {parent.upto}"
+        case _:
+            why = "which is not there"
+
+    reason = f"inherits from session {parent.session_id}, {why}"
+    return SessionDamaged(session_id, 0, reason, 0)
+
+
+def _ids(layout: Layout) -> list[str]:
+    try:
+        with os.scandir(layout.sessions) as found:
+            names = [entry.name for entry in found if entry.name.endswith(LOG_SUFFIX)]
+    except FileNotFoundError:
+        return []
+
+    stems = sorted(name.removesuffix(LOG_SUFFIX) for name in names)
+    return [stem for stem in stems if is_session_id(stem)]

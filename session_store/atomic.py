@@ -1,0 +1,72 @@
+"""Files that are there whole or not at all, also after a crash at any point."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from .disk import Disk, write_all
+
+
+def write_files(disk: Disk, files: Mapping[Path, bytes]) -> None:
+    """Put the files in place, each whole and durable, in the order given. All share one folder.
+
+    Each is written under a name of its own, synced and renamed; then the folder is synced. When
+    anything of that fails, names that did not exist before are taken away again.
+
+    Raises:
+        OSError: What the system said. A file that was replaced may be the old or the new one.
+    """
+    staged: dict[Path, Path] = {}
+    published: list[Path] = []
+    try:
+        for path, data in files.items():
+            # The name is nobody else's, so that two processes that replace one file at a time
+            # never write into each other's.
+            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+            staged[path] = temporary
+            _write_new(disk, temporary, data)
+
+        for path, temporary in staged.items():
+            is_new = not path.exists()
+            disk.rename(temporary, path)
+            published += [path] if is_new else []
+
+        for folder in {path.parent for path in files}:
+            disk.sync_folder(folder)
+    except OSError:
+        for leftover in [*staged.values(), *reversed(published)]:
+            # What cannot be taken away now is a stray file, and the failure that matters is
+            # the one already on its way.
+            with suppress(OSError):
+                disk.unlink(leftover)
+
+        raise
+
+
+def write_file(disk: Disk, path: Path, data: bytes) -> None:
+    """Put one file in place, whole and durable, as `write_files` does."""
+    write_files(disk, {path: data})
+
+
+def read_file(disk: Disk, path: Path) -> bytes:
+    """Return the file's bytes.
+
+    Raises:
+        OSError: What the system said.
+        UnsafePath: It is a symlink, somebody else's, or no regular file.
+    """
+    with os.fdopen(disk.open(path, os.O_RDONLY), "rb") as file:
+        return file.read()
+
+
+def _write_new(disk: Disk, path: Path, data: bytes) -> None:
+    fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(disk, fd, data)
+        disk.sync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,123 @@
+"""A log that is open for writing: lines go in at its end, and are durable when that returns."""
+
+from __future__ import annotations
+
+import enum
+import os
+
+from .anchor import read_anchor, write_anchor
+from .chain import EntryRef, Position
+from .disk import Disk, storing, write_all
+from .errors import HeadMismatch, StorageFailed
+from .layout import Layout
+
+
+class Durability(enum.Enum):
+    """What an acknowledged entry survives."""
+
+    FSYNC = "fsync"
+    """The loss of power: each append waits for the medium."""
+    FLUSH = "flush"
+    """The death of the process: each append waits for the system only."""
+
+
+class LogWriter:
+    """The end of one log, and its anchor. Owns the descriptor; the caller holds the lock.
+
+    After any failure the file may hold less than was written or more than was acknowledged, and
+    only reading it again tells. So the writer writes nothing more, and tries nothing twice.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        layout: Layout,
+        session_id: str,
+        *,
+        fd: int,
+        position: Position,
+        durability: Durability,
+    ) -> None:
+        self._disk = disk
+        self._path = layout.log(session_id)
+        self._anchor = layout.anchor(session_id)
+        self._fd = fd
+        self._durability = durability
+        self._failure: Exception | None = None
+        self.position = position
+        """Where the next entry will be."""
+
+    @property
+    def head(self) -> EntryRef:
+        """The last entry that was acknowledged."""
+        return EntryRef(self.position.seq - 1, self.position.prev)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something failed, so that nothing more is written."""
+        return self._failure is not None
+
+    def append(self, lines: bytes, after: Position) -> None:
+        """Write the lines, which end at `after`, and return once they are durable.
+
+        Raises:
+            HeadMismatch: The file is not as this writer left it. Nothing was written.
+            StorageFailed: The lines may be on disk or not; this writer is done.
+        """
+        self._check_usable()
+        try:
+            with storing(f"write {self._path.name}"):
+                self._check_untouched()
+                write_all(self._disk, self._fd, lines)
+                if self._durability is Durability.FSYNC:
+                    self._disk.sync(self._fd)
+        except BaseException as error:
+            # Also when interrupted half-way: how much was written is then just as unknown.
+            self._failure = error if isinstance(error, Exception) else StorageFailed("write", error)
+            raise
+
+        self.position = after
+
+    def anchor(self) -> None:
+        """Put the anchor at the head, unless it is there.
+
+        Raises:
+            StorageFailed: It could not be written, or an earlier write failed.
+        """
+        self._check_usable()
+        try:
+            with storing(f"write {self._anchor.name}"):
+                if read_anchor(self._disk, self._anchor) == self.head:
+                    return
+
+                # The anchor must never be ahead of the log, also after a loss of power.
+                if self._durability is Durability.FLUSH:
+                    self._disk.sync(self._fd)
+
+                write_anchor(self._disk, self._anchor, self.head)
+        except BaseException as error:
+            self._failure = error if isinstance(error, Exception) else StorageFailed("write", error)
+            raise
+
+    def close(self) -> None:
+        """Let go of the file. Doing so twice does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            why = f"an earlier write failed ({self._failure.args[0].splitlines()[0]})"
+            raise StorageFailed(f"write {self._path.name}", why) from self._failure
+
+        if self._fd < 0:
+            raise StorageFailed(f"write {self._path.name}", "the session was closed")
+
+    def _check_untouched(self) -> None:
+        found = os.fstat(self._fd)
+        if found.st_nlink == 0:
+            raise HeadMismatch(self._path.stem, "it was removed")
+
+        if found.st_size != self.position.offset:
+            why = f"it has {found.st_size:,} bytes where {self.position.offset:,} were left"
+            raise HeadMismatch(self._path.stem, why)

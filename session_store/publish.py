@@ -1,0 +1,75 @@
+"""New sessions: a log comes into being whole, with its anchor, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+from .anchor import encode_anchor
+from .atomic import write_files
+from .blobs import Blobs
+from .chain import START
+from .disk import Disk, storing
+from .encoder import Encoder
+from .errors import SessionNotFound
+from .layout import Layout
+
+FORMAT = 1
+"""The version of the log's format."""
+
+
+class Publisher:
+    """Writes the logs of new sessions into one store."""
+
+    def __init__(self, disk: Disk, layout: Layout, clock: Callable[[], int]) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._clock = clock
+
+    def publish(
+        self,
+        session_id: str,
+        start: Mapping[str, object],
+        entries: Iterable[tuple[str, Mapping[str, object]]] = (),
+    ) -> None:
+        """Write the log of a new session: its `session_start` of these fields, then `entries`.
+
+        All of it is durable on return, and nothing of it is there after a failure or a crash.
+
+        Raises:
+            StorageFailed: It could not be written.
+            TypeError: Something in the fields cannot be JSON.
+        """
+        # What is large comes last, so that a look at the beginning of a log tells what it is.
+        first = {"session_id": session_id, "format": FORMAT, **start}
+        encoder = Encoder(Blobs(self._disk, self._layout.blobs), self._clock)
+        with storing(f"write session {session_id}"):
+            self._disk.make_folder(self._layout.sessions)
+            lines, refs, _ = encoder.encode(START, [("session_start", first), *entries])
+            write_files(
+                self._disk,
+                {
+                    self._layout.log(session_id): lines,
+                    self._layout.anchor(session_id): encode_anchor(refs[-1]),
+                },
+            )
+
+    def make_durable(self, session_id: str) -> None:
+        """Return once what is in the session's log is on the medium.
+
+        A new session may name an entry that its writer has written and not yet synced.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            StorageFailed: It could not be synced.
+        """
+        with storing(f"sync session {session_id}"):
+            try:
+                fd = self._layout.open_log(self._disk, session_id, os.O_RDONLY)
+            except FileNotFoundError as error:
+                raise SessionNotFound(session_id) from error
+
+            try:
+                self._disk.sync(fd)
+            finally:
+                os.close(fd)

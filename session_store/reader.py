@@ -1,0 +1,172 @@
+"""Reading a log: every entry is verified and checked, nothing is ever changed.
+
+A log may be read while it grows. What was acknowledged when the reading began is always seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from .anchor import read_anchor
+from .blobs import Blobs, BlobUnusable, names_blobs, with_blobs_put_back
+from .chain import START, Entry, EntryRef, Position, Walk
+from .disk import Disk
+from .errors import SessionDamaged, SessionNotFound
+from .layout import Layout
+from .recovery import Aborted, Damaged, Sound, Verdict, judge
+
+
+class Scan:
+    """One pass over an open log. Iterate it once; then `verdict` says what the log is."""
+
+    def __init__(
+        self, file: BinaryIO, session_id: str, anchor: EntryRef | str | None, start: Position
+    ) -> None:
+        self._session_id = session_id
+        self._anchor = anchor
+        self._walk = Walk(file, start, anchor if isinstance(anchor, EntryRef) else None)
+        self.verdict: Verdict = Sound()
+
+    @property
+    def position(self) -> Position:
+        """Where the next entry begins, after the last one that verified."""
+        return self._walk.position
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield the entries that verify."""
+        for entry in self._walk:
+            if entry.seq == 0:
+                wrong = self._wrong_start(entry)
+                if wrong:
+                    self.verdict = Damaged(0, wrong)
+                    return
+
+            yield entry
+
+        self.verdict = self._judge()
+
+    def _judge(self) -> Verdict:
+        if not isinstance(self._anchor, str):
+            return judge(self._walk, self._anchor)
+
+        head = self._walk.head
+        verdict = judge(self._walk, None)
+        return (
+            verdict
+            if isinstance(verdict, Damaged)
+            else Damaged(head.seq if head else 0, self._anchor)
+        )
+
+    def _wrong_start(self, entry: Entry) -> str:
+        if entry.kind != "session_start":
+            return "is not the start of a session"
+
+        owner = entry.data.get("session_id")
+        return "" if owner == self._session_id else f"says that the log is of session {owner}"
+
+
+class LogReader:
+    """One pass over the log of a session, by its id. Iterate it; then `verdict` says what it is."""
+
+    def __init__(
+        self, disk: Disk, layout: Layout, session_id: str, start: Position = START
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._session_id = session_id
+        self.position = start
+        """Where the next entry begins, after the last one that verified."""
+        self.verdict: Verdict = Sound()
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield the entries that verify.
+
+        Raises:
+            SessionNotFound: There is no such log.
+            UnsafePath: It is a symlink or not our own.
+        """
+        # The anchor first: it is never ahead of the log, so one that is was not cut by us.
+        anchor = anchor_or_why_not(self._disk, self._layout, self._session_id)
+        yield from self._pass(anchor)
+        if isinstance(self.verdict, Damaged):
+            # A writer that set a torn tail aside and went on may have done so under our eyes. Then
+            # what was read is gone, and all is well from where it began.
+            yield from self._pass(anchor)
+
+    def raise_if_unusable(self) -> None:
+        """Return if the log is sound, or torn at most.
+
+        Raises:
+            SessionDamaged: It is damaged.
+            SessionNotFound: Its creation was never finished.
+        """
+        raise_if_unusable(self._session_id, self.verdict, self.position)
+
+    def _pass(self, anchor: EntryRef | str | None) -> Iterator[Entry]:
+        try:
+            fd = self._layout.open_log(self._disk, self._session_id, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise SessionNotFound(self._session_id) from error
+
+        with os.fdopen(fd, "rb") as file:
+            scan = Scan(file, self._session_id, anchor, self.position)
+            for entry in scan:
+                self.position = scan.position
+                yield entry
+
+            self.verdict = scan.verdict
+
+
+def anchor_or_why_not(disk: Disk, layout: Layout, session_id: str) -> EntryRef | str | None:
+    """Return the session's anchor, None where there is none, or what is wrong with it."""
+    path = layout.anchor(session_id)
+    try:
+        return read_anchor(disk, path)
+    except ValueError:
+        return f"may not be the last one: the anchor {path.name} cannot be read"
+
+
+def raise_if_unusable(session_id: str, verdict: Verdict, position: Position) -> None:
+    """Return if a log of this verdict can be used.
+
+    Raises:
+        SessionDamaged: It is damaged.
+        SessionNotFound: Its creation was never finished.
+    """
+    if isinstance(verdict, Damaged):
+        good = min(position.seq, verdict.seq)
+        raise SessionDamaged(session_id, verdict.seq, verdict.reason, good)
+
+    if isinstance(verdict, Aborted):
+        raise SessionNotFound(session_id, "its creation was never finished")
+
+
+def read_entries(
+    disk: Disk, layout: Layout, session_id: str, start: Position = START
+) -> Iterator[Entry]:
+    """Yield the session's entries, each verified, blobs in their places.
+
+    Raises:
+        SessionNotFound: There is no such session.
+        SessionDamaged: The next entry does not verify, or a blob of it is not there.
+        UnsafePath: A symlink, or not our own.
+    """
+    reader = LogReader(disk, layout, session_id, start)
+    blobs = Blobs(disk, layout.blobs)
+    for entry in reader:
+        yield with_payload(entry, session_id, blobs)
+
+    reader.raise_if_unusable()
+
+
+def with_payload(entry: Entry, session_id: str, blobs: Blobs) -> Entry:
+    """Return the entry with its blobs in their places. Raises `SessionDamaged`."""
+    if not names_blobs(entry.raw):
+        return entry
+
+    try:
+        return entry._replace(data=with_blobs_put_back(entry.data, blobs.get))
+    except BlobUnusable as error:
+        raise SessionDamaged(session_id, entry.seq, str(error), entry.seq) from error

@@ -1,0 +1,273 @@
+"""`FileSessionStore`: the sessions under one home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from worker.items import Item
+
+from .ancestry import Ancestry
+from .chain import START, Entry, Position
+from .compacted import Entries, carried_watermark, compacted_entries, full_start
+from .disk import Disk, storing
+from .errors import Holder, SessionNotFound
+from .fold import carried
+from .history import check_history, safe_fork_point
+from .ids import check_pod_name, check_session_id, now_ms, uuid7
+from .layout import Layout
+from .lock import holder
+from .log import Durability
+from .opening import Opener
+from .pointers import read_pointer, write_pointer
+from .publish import Publisher
+from .reader import read_entries
+from .session import Session
+from .state import ForkPoint, SessionState, VerifyReport
+from .verify import verify_session
+
+if TYPE_CHECKING:
+    from .info import SessionInfo
+
+DEEPEST_CHAIN = 8
+"""How many sessions a fork may inherit through; the next one stands by itself."""
+
+_PROVENANCE = frozenset({"forked_from", "compacted_from", "recovered_from", "spawned_by"})
+
+
+class FileSessionStore:
+    """The sessions under one home: made, written, read, forked, compacted and verified.
+
+    Every method checks ids before they touch a path, and raises what `session_store.errors` draws:
+    `InvalidSessionId` and `SessionNotFound` for an id that cannot be or is not there, `UnsafePath`
+    for symlinks and foreign files, `SessionDamaged` for a log that does not verify, and
+    `StorageFailed` for what cannot be written. A store keeps nothing in memory: threads may share
+    it, and processes may use one home at a time.
+    """
+
+    def __init__(
+        self,
+        home: Path | str,
+        *,
+        sessions: Path | None = None,
+        durability: Durability = Durability.FSYNC,
+        clock: Callable[[], int] = now_ms,
+        disk: Disk | None = None,
+    ) -> None:
+        """Use `home`, and `sessions` for the logs instead of its own folder. Makes nothing on disk.
+
+        `clock` gives milliseconds of Unix time.
+        """
+        self.layout = Layout(home, sessions)
+        """Where everything is."""
+        self.disk = disk or Disk()
+        """How files are reached."""
+        self._sessions = sessions
+        self._clock = clock
+        self._ancestry = Ancestry(self.disk, self.layout)
+        self._publisher = Publisher(self.disk, self.layout, clock)
+        self._opener = Opener(self.disk, self.layout, clock, durability)
+
+    def create(
+        self,
+        *,
+        pod: str,
+        system_prompt: str,
+        config: Mapping[str, Any],
+        history: Sequence[Item] = (),
+        **provenance: object,
+    ) -> Session:
+        """Return a new session, durable and open for writing.
+
+        `provenance` is any of `forked_from`, `compacted_from`, `recovered_from` (id and hash) and
+        `spawned_by`.
+        """
+        unknown = provenance.keys() - _PROVENANCE
+        if unknown:
+            raise TypeError(f"not a provenance: {', '.join(sorted(unknown))}")
+
+        fixed = {"config": dict(config), "system_prompt": system_prompt, "history": list(history)}
+        return self._create({"pod": check_pod_name(pod), **provenance, **fixed}, [])
+
+    def open(self, session_id: str) -> Session:
+        """Return the session, open for writing. A torn tail is set aside first, and noted.
+
+        Raises:
+            SessionInUse: Somebody writes it already.
+        """
+        return self._opener.open(session_id)
+
+    def restore(self, session_id: str, at: str | None = None) -> SessionState:
+        """Return what the session is at its head, or was at the entry `at`. Changes nothing.
+
+        `at` is an entry's hash or the first 8 or more digits of it.
+
+        Raises:
+            UnknownEntry: `at` names no entry, or several.
+        """
+        upto = None if at is None else self._ancestry.find(session_id, at).hash
+        return self._ancestry.state(session_id, upto)
+
+    def entries(self, session_id: str, start: Position = START) -> Iterator[Entry]:
+        """Yield the session's own entries, each verified, as they are read; blobs in their places.
+
+        `start` is the `next` of an entry read earlier. A torn tail is the end; damage is raised
+        where it is met.
+        """
+        return read_entries(self.disk, self.layout, session_id, start)
+
+    def fork(self, session_id: str, at: str | None = None) -> str:
+        """Return the id of a new session that begins as this one is at its head, or was at `at`.
+
+        The parent may be written meanwhile, and is not touched. See `fork_point` for where a fork
+        is really made.
+
+        Raises:
+            UnknownEntry: `at` names no entry, or several.
+        """
+        point = self.fork_point(session_id, at)
+        self._publisher.make_durable(session_id)
+        links = self._ancestry.links(session_id)
+        start: dict[str, Any] = {"forked_from": [session_id, point.hash]}
+        if len(links) <= DEEPEST_CHAIN:
+            pod = self._ancestry.first_entry(session_id).data.get("pod")
+            start |= {"pod": pod, "config": None, "system_prompt": None, "history": None}
+        else:
+            state = self._ancestry.state(session_id, point.hash)
+            start |= {"carried": carried(state), **full_start(state, state.history, start)}
+
+        return self._publish(start)
+
+    def fork_point(self, session_id: str, at: str | None = None) -> ForkPoint:
+        """Return where a fork at `at` (None: the head) is made.
+
+        It is made there, unless a tool call lacks its result then: a fork that could not go on
+        is made at the last entry before that call instead.
+        """
+        ref = None if at is None else self._ancestry.find(session_id, at)
+        return safe_fork_point(self.entries(session_id), ref)
+
+    def save_compacted(self, session_id: str, history: Sequence[Item]) -> str:
+        """Return the id of a new session of this history, which names this one as its origin.
+
+        Raises:
+            InvalidHistory: A uid is there twice, or a call and its result are not together.
+        """
+        check_history(history)
+        old = self._ancestry.state(session_id)
+        self._publisher.make_durable(session_id)
+        start = full_start(old, history, {"compacted_from": [session_id, old.head.hash]})
+        entries = compacted_entries(
+            old,
+            history,
+            watermark=carried_watermark(old.history, old.watermark, history),
+            compaction={"trigger": "manual", "engine": "external", "method": "engine"},
+            carry_extensions=True,
+        )
+        return self._publish(start, entries)
+
+    def publish_compacted(
+        self,
+        old: Session,
+        *,
+        history: Sequence[Item],
+        watermark: int,
+        compaction: Mapping[str, Any],
+        start: Mapping[str, Any] | None = None,
+        carry_extensions: bool = True,
+    ) -> Session:
+        """Return the session that takes the place of `old`: written whole, and open for writing.
+
+        `compaction` has the fields of the entry of that kind; `start` those of `session_start`
+        that are no longer the old session's (`pod`, `system_prompt`, `config`). Items before
+        `watermark` are sent without content. `old` gets its anchor and nothing else, and stays
+        open; after a failure or a crash it is all there is.
+
+        Raises:
+            InvalidHistory: A uid is there twice, or a call and its result are not together.
+        """
+        check_history(history)
+        old.write_anchor()
+        state = self._ancestry.state(old.session_id, old.head.hash)
+        changes = {**(start or {}), "compacted_from": [old.session_id, old.head.hash]}
+        entries = compacted_entries(
+            state,
+            history,
+            watermark=watermark,
+            compaction=compaction,
+            carry_extensions=carry_extensions,
+        )
+        return self._create(full_start(state, history, changes), entries)
+
+    def children(self, session_id: str) -> list[str]:
+        """Return the ids of the sessions forked or compacted from this one, oldest first."""
+        return self._ancestry.children(check_session_id(session_id))
+
+    def lineage(self, session_id: str) -> list[tuple[str, str]]:
+        """Return the way from the root to the session itself: (id, `root`, `fork` or `compact`).
+
+        A session whose parent was removed is the root of what came from it.
+        """
+        return self._ancestry.lineage(session_id)
+
+    def verify(self, session_id: str) -> VerifyReport:
+        """Return whether the session is what was acknowledged. Damage is told and not raised."""
+        return verify_session(self.disk, self.layout, session_id)
+
+    def verify_all(self) -> Iterator[VerifyReport]:
+        """Yield a report for every session, oldest first."""
+        for session_id in self.ids():
+            with suppress(SessionNotFound):  # removed since the list was made
+                yield self.verify(session_id)
+
+    def sessions(self) -> list[SessionInfo]:
+        """Return what there is to say of every session, the newest activity first."""
+        from .index import SessionIndex
+
+        home = self.layout.home
+        return SessionIndex(home, sessions=self._sessions, disk=self.disk).sessions()
+
+    def ids(self) -> list[str]:
+        """Return the id of every log in the store, oldest first. No log is read."""
+        return self._ancestry.ids()
+
+    def holder(self, session_id: str) -> Holder | None:
+        """Return who has the session open for writing now, or None. Never waits."""
+        return holder(self.disk, self.layout.lock(session_id))
+
+    def pointer(self, pod: str) -> str | None:
+        """Return the id of the session that the pod is on, or None where it never had one.
+
+        Raises:
+            InvalidPodName: The name cannot be a pod's.
+            InvalidSessionId: The pointer is there and names no session.
+        """
+        return read_pointer(self.disk, self.layout.pointer(pod))
+
+    def set_pointer(self, pod: str, session_id: str) -> None:
+        """Put the pod on the session, durably.
+
+        Raises:
+            InvalidPodName: The name cannot be a pod's.
+        """
+        path = self.layout.pointer(pod)
+        with storing(f"move the pointer of pod {pod}"):
+            write_pointer(self.disk, path, session_id)
+
+    def _publish(self, start: Mapping[str, Any], entries: Entries | None = None) -> str:
+        session_id = uuid7(self._clock())
+        self._publisher.publish(session_id, start, entries or [])
+        return session_id
+
+    def _create(self, start: Mapping[str, Any], entries: Entries) -> Session:
+        session_id = uuid7(self._clock())
+        # Ours before anybody can see it, so that nobody else opens it first.
+        lock = self._opener.lock(session_id)
+        try:
+            self._publisher.publish(session_id, start, entries)
+            return self._opener.open_locked(session_id, lock)
+        except BaseException:
+            lock.release()
+            raise
