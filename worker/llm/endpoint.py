@@ -1,0 +1,86 @@
+"""Where requests go and how patiently: the configuration of a client, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+_SHORTEST_SECRET = 8
+_MASK = "[key]"
+
+
+@frozen(kw_only=True)
+class StreamLimits:
+    """How much of an answer is read, in bytes after decompression."""
+
+    line_bytes: int = 1 << 20
+    event_bytes: int = 4 << 20
+    response_bytes: int = 64 << 20
+    error_bytes: int = 1 << 20
+    """How much of an error's body is read; the rest is left."""
+
+
+@frozen(kw_only=True)
+class Endpoint:
+    """One provider's address, model and key. Its `repr` shows neither the key nor the headers."""
+
+    provider: str
+    """The provider's kind, as answers and reasoning are tagged with."""
+    model: str
+    """The model's name, as the provider knows it."""
+    base_url: str
+    """What a scheme's path is appended to, such as `https://host/v1`."""
+    api_key: str | None = field(default=None, repr=False)
+    """The key itself, or None where the server wants none."""
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    """Further headers of every request; they win over the scheme's."""
+    context_window: int | None = None
+    """The model's window in tokens, where it is known."""
+    key_source: str = "the manifest"
+    """Where the key was read from, in words for a message: "the variable FAKE_KEY"."""
+    idle_timeout_s: float = 60.0
+    """The longest silence, in seconds: before the headers, and between two data events."""
+    total_timeout_s: float = 1800.0
+    """The longest one answer may take, in seconds."""
+    connect_timeout_s: float = 10.0
+    """The longest that connecting may take, in seconds."""
+    limits: StreamLimits = field(factory=StreamLimits)
+    """How much of an answer is read."""
+
+    @property
+    def shown_url(self) -> str:
+        """The base URL as it may be shown: without user, password and query."""
+        parts = urlsplit(self.base_url)
+        host = parts.netloc.rpartition("@")[2]
+        return self.mask(f"{parts.scheme}://{host}{parts.path}")
+
+    def mask(self, text: str) -> str:
+        """Return `text` with the key, and secrets in the headers, replaced by `[key]`.
+
+        A value shorter than eight characters is no secret ("none", "ollama") and stays.
+        """
+        for secret in (self.api_key, *self.headers.values()):
+            if secret and len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, _MASK)
+
+        return text
+
+
+@frozen(kw_only=True)
+class RetryPolicy:
+    """How often and how patiently a request is repeated that failed before any content."""
+
+    max_attempts: int = 6
+    """Requests in all, the first one included."""
+    max_connect_attempts: int = 4
+    """The same, where no connection could be made: a wrong address is told sooner."""
+    first_wait_s: float = 0.5
+    """The first backoff; it doubles each time, and up to as much is added at random."""
+    min_wait_s: float = 0.1
+    """The wait where the provider says that none is needed."""
+    max_wait_s: float = 60.0
+    """The longest single wait, also where the provider asks for more."""
+    total_wait_s: float = 120.0
+    """All waits of one request together; a wait that would exceed it is not begun."""
