@@ -126,13 +126,13 @@ class Masker:
                 text = self.mask(item.text)
                 return item if text is item.text else evolve(item, text=text)
 
-    def scrub(self, kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an entry's JSON-ready fields without secrets: what a store's `scrub` asks for.
+    def mask_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an entry's JSON-ready fields without secrets.
 
         Items are masked as `mask_item` does, every other text by known values.
         """
         return {
-            key: self._scrub_items(value) if key in _ITEM_FIELDS else self._scrub_json(value)
+            key: self._mask_items(value) if key in _ITEM_FIELDS else self._mask_values(value)
             for key, value in fields.items()
         }
 
@@ -154,9 +154,9 @@ class Masker:
 
         return _replace(text[:cut], [span for span in spans if span.end <= cut]), text[cut:]
 
-    def _scrub_items(self, value: object) -> object:
+    def _mask_items(self, value: object) -> object:
         if isinstance(value, list):
-            return [self._scrub_items(one) for one in value]
+            return [self._mask_items(one) for one in value]
 
         if not isinstance(value, dict):
             return value
@@ -165,16 +165,16 @@ class Masker:
         masked = self.mask_item(item)
         return value if masked is item else {**value, **dump_item(masked)}
 
-    def _scrub_json(self, value: object) -> object:
+    def _mask_values(self, value: object) -> object:
         if isinstance(value, str):
             return self.mask(value)
 
         if isinstance(value, list):
-            return [self._scrub_json(one) for one in value]
+            return [self._mask_values(one) for one in value]
 
         if isinstance(value, dict):
             return {
-                self.mask(key): one if key in _SIGNED else self._scrub_json(one)
+                self.mask(key): one if key in _SIGNED else self._mask_values(one)
                 for key, one in value.items()
             }
 

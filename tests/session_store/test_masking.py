@@ -430,7 +430,7 @@ def test_any_json_stays_json_without_the_secret(value: object, secret: str, plac
     assert one.mask_json(masked) == masked
 
 
-def test_an_entry_is_scrubbed_whole_but_for_what_is_signed() -> None:
+def test_an_entry_is_masked_whole_but_for_what_is_signed() -> None:
     one = Masker({"K": "SECRET-123"})
     thought = AssistantMessage("2", (Reasoning("x", signature="SECRET-123"),), "p", "m", "end")
     fields = {
@@ -441,15 +441,15 @@ def test_an_entry_is_scrubbed_whole_but_for_what_is_signed() -> None:
         "payload": {"a": ["SECRET-123", 1], "signature": "SECRET-123"},
     }
 
-    scrubbed = one.scrub("run_outcome", fields)
+    masked = one.mask_fields(fields)
 
-    assert scrubbed["items"][0]["parts"][0]["text"] == "[masked: K]"
-    assert scrubbed["items"][1] == dump_item(thought)
-    assert scrubbed["item"]["text"] == "[masked: K]"
-    assert scrubbed["item"]["later"] == "kept"
-    assert scrubbed["history"] is None
-    assert scrubbed["message"] == "401: [masked: K]"
-    assert scrubbed["payload"] == {"a": ["[masked: K]", 1], "signature": "SECRET-123"}
+    assert masked["items"][0]["parts"][0]["text"] == "[masked: K]"
+    assert masked["items"][1] == dump_item(thought)
+    assert masked["item"]["text"] == "[masked: K]"
+    assert masked["item"]["later"] == "kept"
+    assert masked["history"] is None
+    assert masked["message"] == "401: [masked: K]"
+    assert masked["payload"] == {"a": ["[masked: K]", 1], "signature": "SECRET-123"}
 
 
 def test_arguments_nested_too_deep_to_parse_are_masked_as_text() -> None:
