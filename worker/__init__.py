@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worker.errors import (
+    from .errors import (
         BadAnswer,
         ContextOverflow,
         HistoryError,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         WorkerError,
     )
-    from worker.hooks import (
+    from .hooks import (
         Abort,
         Cancel,
         Continue,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         SyntheticResult,
         Yield,
     )
-    from worker.items import (
+    from .items import (
         AssistantMessage,
         Covers,
         Image,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         new_uid,
         user_message,
     )
-    from worker.llm.types import (
+    from .llm.types import (
         Answer,
         LlmClient,
         LlmRequest,
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
         ToolSpec,
         Usage,
     )
-    from worker.ports import Journal, MemoryJournal, Ports, RequestStage
-    from worker.projection import repair
-    from worker.prune import PruneConfig, PrunePlan, apply_prune, plan_prune
-    from worker.tokens import Occupancy, TokenMeter
-    from worker.tools import Tool, ToolOutput, tool
-    from worker.worker import Worker, WorkerConfig, WorkerResult
+    from .ports import Journal, MemoryJournal, Ports, RequestStage
+    from .projection import repair
+    from .prune import PruneConfig, PrunePlan, apply_prune, plan_prune
+    from .tokens import Occupancy, TokenMeter
+    from .tools import Tool, ToolOutput, tool
+    from .worker import Worker, WorkerConfig, WorkerResult
 
 _HOMES = {
     "worker.errors": (

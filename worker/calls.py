@@ -1,4 +1,4 @@
-"""Running the tool calls of one answer: pre-hooks in order, execution in parallel, one result each."""
+"""Running the tool calls of one answer: asked about in order, run in parallel, one result each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
-from attrs import define, field
 
-from worker.hooks import (
+from .foreign import Failure, attempt
+from .hooks import (
     Abort,
     Action,
     HookPoint,
@@ -20,19 +20,18 @@ from worker.hooks import (
     ToolCallView,
     ToolResultView,
 )
-from worker.items import ToolCall, ToolResult, new_uid
-from worker.ports import ItemsRecord, ToolResulted
-from worker.text import clean_text, first_line
-from worker.tools import BadArguments, Tool, ToolOutput
+from .items import ToolCall, ToolResult, new_uid
+from .text import clean_text, first_line
+from .tools import BadArguments, Tool, ToolOutput, render_output
 
 if TYPE_CHECKING:
-    from worker.worker import Worker
+    from .worker import Worker
 
 _ERROR_CHARS = 2_000
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a call; text that is empty or `null` means none.
+    """Return the arguments of a call; text that is blank or `null` means none.
 
     Raises:
         BadArguments: The text is not one JSON object.
@@ -44,28 +43,15 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     try:
         value = orjson.loads(clean_text(text))
     except orjson.JSONDecodeError as error:
-        message = f"the arguments of {call.name} are not valid JSON ({error}); the tool was not run"
+        message = f"they are not valid JSON ({error}); the tool was not run"
         raise BadArguments(message) from error
 
     if not isinstance(value, dict):
         found = type(value).__name__
-        message = f"the arguments of {call.name} must be a JSON object, not {found}; not run"
+        message = f"they must be a JSON object, not {found}; the tool was not run"
         raise BadArguments(message)
 
     return value
-
-
-def result_of(call: ToolCall, output: ToolOutput) -> ToolResult:
-    """Return the history item for what a call came to."""
-    return ToolResult(
-        new_uid(),
-        call.call_id,
-        call.call_uid,
-        output.summary,
-        output.content,
-        output.is_error,
-        output.attachments,
-    )
 
 
 async def execute(call: ToolCall, tools: Mapping[str, Tool], timeout_s: float) -> ToolOutput:
@@ -75,23 +61,31 @@ async def execute(call: ToolCall, tools: Mapping[str, Tool], timeout_s: float) -
         known = ", ".join(sorted(tools)) or "none"
         return _error(f"unknown tool {call.name}; available: {known}")
 
-    limit_s = tool.timeout_s or timeout_s
-    try:
+    limit_s = timeout_s if tool.timeout_s is None else tool.timeout_s
+
+    async def run() -> ToolOutput | None:
         arguments = parse_arguments(call)
         with anyio.move_on_after(limit_s):
-            return await tool.call(arguments)
-    except BadArguments as error:
-        return _error(f"bad arguments for {call.name}: {error}")
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise  # We are being cancelled; otherwise the tool raised it by itself.
+            # A tool made by hand may give back anything; this also cuts summaries to size.
+            return render_output(await tool.call(arguments))
 
-        return _error(f"{call.name} cancelled itself")
-    except Exception as error:  # supervision point of tool code
-        return _error(f"{call.name} failed: {type(error).__name__}: {error}")
+        return None
 
-    return _error(f"{call.name} timed out after {limit_s:g} s")
+    output = await attempt(run)
+    if isinstance(output, Failure):
+        return _error(_failure_message(call.name, output))
+
+    return output or _error(f"{call.name} timed out after {limit_s:g} s")
+
+
+def _failure_message(name: str, failure: Failure) -> str:
+    match failure.error:
+        case BadArguments() as error:
+            return f"bad arguments for {name}: {error}"
+        case asyncio.CancelledError():
+            return f"{name} cancelled itself"
+        case _:
+            return f"{name} failed: {failure}"
 
 
 def _error(message: str) -> ToolOutput:
@@ -102,19 +96,19 @@ def _error(message: str) -> ToolOutput:
     return ToolOutput(first_line(text, 200), text[:_ERROR_CHARS], is_error=True)
 
 
-@define
 class CallBatch:
     """The calls of one answer on their way to one result each."""
 
-    worker: Worker
-    calls: Sequence[ToolCall]
-    _results: dict[str, ToolResult] = field(factory=dict)
-    _failures: list[Exception] = field(factory=list)
+    def __init__(self, worker: Worker, calls: Sequence[ToolCall]) -> None:
+        self.worker = worker
+        self.calls = calls
+        self._results: dict[str, ToolResult] = {}
 
     async def run(self) -> Abort | Pause | None:
         """Give every call its result, unless a hook pauses before anything ran.
 
-        Returns the action of a hook that ends or pauses the run, else None.
+        Returns the action of a hook that ends or pauses the run, else None. Raises what the
+        journal raises; calls still running are cancelled then.
         """
         decided: dict[str, Action] = {}
         for call in self.calls:
@@ -133,40 +127,40 @@ class CallBatch:
 
     async def _refuse_all(self, reason: str) -> None:
         for call in self.calls:
-            await self._finish(call, ToolOutput(reason, is_error=True))
+            await self._finish(call, _error(reason))
 
     async def _run_all(self, decided: Mapping[str, Action]) -> None:
-        async with anyio.create_task_group() as group:
-            for call in self.calls:
-                group.start_soon(self._run_one, call, decided[call.call_uid], group.cancel_scope)
+        try:
+            async with anyio.create_task_group() as group:
+                for call in self.calls:
+                    group.start_soon(self._run_one, call, decided[call.call_uid])
+        except ExceptionGroup as failed:
+            # Tools do not raise: this is the journal, and the first error says it all.
+            raise failed.exceptions[0] from None
 
-        if self._failures:
-            raise self._failures[0]
-
-    async def _run_one(self, call: ToolCall, action: Action, scope: anyio.CancelScope) -> None:
+    async def _run_one(self, call: ToolCall, action: Action) -> None:
         match action:
             case SyntheticResult():
-                output = action.output
+                output = render_output(action.output)
             case Skip():
-                output = ToolOutput(f"not run: {action.reason}", is_error=True)
+                output = _error(f"not run: {action.reason}")
             case _:
                 timeout_s = self.worker.config.tool_timeout_s
                 output = await execute(call, self.worker.tools, timeout_s)
 
-        try:
-            await self._finish(call, output)
-        except Exception as error:  # carried out of the group, which would wrap it
-            self._failures.append(error)
-            scope.cancel()
+        await self._finish(call, output)
 
     async def _finish(self, call: ToolCall, output: ToolOutput) -> None:
-        result = self.worker.ports.intake(result_of(call, output))
-        (ref,) = await self.worker.commit(ItemsRecord("tool_results", (result,)))
-        self._results[call.call_uid] = result
-        event = ToolResulted(
-            call.call_id, call.name, result.summary, result.content, result.is_error
+        result = ToolResult(
+            new_uid(),
+            call.call_id,
+            call.call_uid,
+            output.summary,
+            output.content,
+            output.is_error,
+            output.attachments,
         )
-        self.worker.ports.emit(event, ref)
+        self._results[call.call_uid] = await self.worker.admit_result(call, result)
 
     async def _after_all(self) -> Abort | None:
         for call in self.calls:

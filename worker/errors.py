@@ -1,12 +1,12 @@
 """The errors of the worker package.
 
 WorkerError
-├── ToolDefinitionError      a tool that cannot be offered: no name, no annotations, a clashing name
-├── HistoryError             a history that is not valid: repeated uids, results without their calls
-├── OutputInvalid            `output=` was asked for, and the answer did not validate after its repair
-├── HookFailed               a hook with on_error = "fail" raised, or returned something that is no action
+├── ToolDefinitionError      a tool that cannot be offered: no annotations, a clashing name
+├── HistoryError             a history that is not valid: a uid twice, a watermark outside of it
+├── OutputInvalid            the answer is not of the type asked for, also after its repair
+├── HookFailed               a hook that must not fail raised, or returned no action
 └── ProviderError            whatever a provider, or the way to it, did
-    ├── ProviderRefused      authentication, permission or an invalid request: repeating will not help
+    ├── ProviderRefused      a refused key, permission or request: repeating will not help
     ├── ContextOverflow      the prompt is longer than the model's window
     ├── ProviderUnavailable  overloaded, limited or failing, after all retries
     ├── ProviderUnreachable  no connection to the host, after all retries
@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from worker.llm.types import Answer
+    from .llm.types import Answer
 
 
 class WorkerError(Exception):
@@ -48,7 +48,7 @@ class HookFailed(WorkerError):
 
 
 class ProviderError(WorkerError):
-    """A request failed. `status` is the HTTP status and `code` the provider's own word, where known."""
+    """A request failed; `status` (HTTP) and `code` (the provider's word) where they are known."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ProviderRefused(ProviderError):
 
 
 class ContextOverflow(ProviderError):
-    """The prompt does not fit the model's window. `limit_tokens` is the window, where it was named."""
+    """The prompt does not fit the window; `limit_tokens` is the window, where it was named."""
 
     limit_tokens: int | None = None
 
@@ -91,7 +91,7 @@ class ProviderUnreachable(ProviderError):
 
 
 class StreamBroken(ProviderError):
-    """The answer stopped in the middle. `partial` is what had arrived; it is never asked for again blindly."""
+    """The answer stopped in the middle; `partial` is what had arrived. Never blindly repeated."""
 
     partial: Answer | None = None
 

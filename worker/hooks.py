@@ -13,10 +13,12 @@ from enum import StrEnum
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
+from attrs.validators import in_
 
-from worker.errors import HookFailed
-from worker.threads import call_in_daemon_thread
-from worker.tools import ToolOutput
+from .errors import HookFailed
+from .foreign import Failure, attempt
+from .threads import call_in_daemon_thread
+from .tools import ToolOutput
 
 
 class HookPoint(StrEnum):
@@ -93,7 +95,10 @@ class Continue:
 
 @frozen
 class ContinueWith:
-    """Go on, with these texts added to the context as notes (OnPromptSubmit, PreLlmRequest, OnTurnEnd)."""
+    """Go on, with these texts added to the context as notes.
+
+    At OnPromptSubmit and PreLlmRequest before the request; at OnTurnEnd the model answers again.
+    """
 
     notes: tuple[str, ...]
     kind: str = "hook"
@@ -157,14 +162,15 @@ ALLOWED: dict[HookPoint, tuple[type[object], ...]] = {
 
 @frozen
 class Hook:
-    """A function at a hook point. With `on_error="fail"` its failure stops the run (a guard fails closed).
+    """A function at a hook point: plain, which then runs in a thread, or async.
 
-    With `on_error="ignore"` a failure is reported to `Hooks.on_ignored` and counts as `Continue`.
+    With `on_error="fail"`, the default, its failure stops the run: a guard fails closed. With
+    "ignore" a failure is reported to `Hooks.on_ignored` and counts as `Continue`.
     """
 
     point: HookPoint = field(converter=HookPoint)
     function: HookFunction
-    on_error: Literal["fail", "ignore"] = "fail"
+    on_error: Literal["fail", "ignore"] = field(default="fail", validator=in_(("fail", "ignore")))
     name: str = ""
 
     @property
@@ -186,10 +192,7 @@ class Hooks:
         Raises:
             HookFailed: A hook with on_error "fail" raised, or returned no action of this point.
         """
-        for hook in self.hooks:
-            if hook.point is not point:
-                continue
-
+        for hook in self.at(point):
             action = await self._ask_one(hook, view)
             if not isinstance(action, Continue):
                 return action
@@ -201,25 +204,25 @@ class Hooks:
         return [hook for hook in self.hooks if hook.point is point]
 
     async def _ask_one(self, hook: Hook, view: HookView) -> Action:
-        try:
-            answer = await _call(hook, view)
-        except Exception as error:  # supervision point of foreign hook code
-            message = f"hook {hook.label} at {hook.point} raised {type(error).__name__}: {error}"
-            if hook.on_error == "ignore":
-                self.on_ignored(message)
-                return Continue()
-
-            raise HookFailed(message, hint='fix the hook, or set on_error = "ignore"') from error
-
-        if answer is None:
+        answer = await attempt(lambda: _call(hook, view))
+        cause: BaseException | None = None
+        if isinstance(answer, Failure):
+            problem, cause = f"hook {hook.label} at {hook.point} raised {answer}", answer.error
+            hint = 'fix the hook, or set on_error = "ignore"'
+        elif answer is None:
             return Continue()
-
-        if not isinstance(answer, ALLOWED[hook.point]):
+        elif isinstance(answer, ALLOWED[hook.point]):
+            return answer
+        else:
             names = ", ".join(cls.__name__ for cls in ALLOWED[hook.point])
-            message = f"hook {hook.label} returned {type(answer).__name__} at {hook.point}"
-            raise HookFailed(message, hint=f"allowed there: {names}")
+            problem = f"hook {hook.label} returned {type(answer).__name__}"
+            hint = f"allowed at {hook.point}: {names}"
 
-        return answer
+        if hook.on_error == "fail":
+            raise HookFailed(problem, hint=hint) from cause
+
+        self.on_ignored(problem)
+        return Continue()
 
 
 async def _call(hook: Hook, view: HookView) -> Action | None:

@@ -1,4 +1,4 @@
-"""Items: the elements of a Worker's history. Frozen values; identity is the `uid`, never the content.
+"""Items, the elements of a Worker's history: frozen values whose identity is the `uid` alone.
 
 `uid` is minted once, when an item first enters a history, and is kept by every copy: through
 restart, fork, compaction, export. `worker.items_json` writes items as JSON and reads them back.
@@ -59,7 +59,7 @@ class ToolCall:
 
 @frozen
 class Covers:
-    """What a summary stands for: a range of items of one session, and the log's hash at that time."""
+    """What a summary stands for: a range of items of one session, and the log's hash then."""
 
     session_id: str
     first_uid: str
@@ -69,7 +69,7 @@ class Covers:
 
 @frozen
 class UserMessage:
-    """Something said to the model: by a person (`user`) or put there by the program (`injected`)."""
+    """Something said to the model: by a person (`user`) or by the program (`injected`)."""
 
     uid: str
     parts: tuple[Text | Image, ...]
@@ -84,7 +84,10 @@ class UserMessage:
 
 @frozen
 class AssistantMessage:
-    """One answer of a model, its parts in the order received. Pod sets `stop_reason` to `partial` on a cut stream."""
+    """One answer of a model, its parts in the order received.
+
+    `stop_reason` is the answer's own, or `partial` where the stream broke off.
+    """
 
     uid: str
     parts: tuple[Text | Reasoning | ToolCall, ...]
@@ -119,7 +122,7 @@ class ToolResult:
 
 @frozen
 class SummaryMessage:
-    """A summary that stands for the items it covers; `generation` counts the compactions behind it."""
+    """A summary in the place of what it covers; `generation` counts the compactions behind it."""
 
     uid: str
     text: str

@@ -12,7 +12,7 @@ from typing import Any, cast
 from cattrs import Converter
 from cattrs.gen import make_dict_unstructure_fn, override
 
-from worker.items import (
+from .items import (
     AssistantMessage,
     Covers,
     Image,
@@ -42,10 +42,21 @@ _PART_TYPES: dict[str, type[Any]] = {
 _NAMES = {cls: name for name, cls in (_ITEM_TYPES | _PART_TYPES).items()}
 
 
+def _same(value: object, cls: type[Any]) -> object:
+    # Left alone, cattrs would make text of a number, and true of any text.
+    if type(value) is not cls:
+        message = f"{value!r} is not {cls.__name__}"
+        raise TypeError(message)
+
+    return value
+
+
 def _make_converter() -> Converter:
     converter = Converter(detailed_validation=False, prefer_attrib_converters=False)
     converter.register_unstructure_hook(bytes, lambda data: base64.b64encode(data).decode("ascii"))
-    converter.register_structure_hook(bytes, lambda text, _: base64.b64decode(text))
+    converter.register_structure_hook(bytes, lambda text, _: base64.b64decode(text, validate=True))
+    for scalar in (str, int, bool):
+        converter.register_structure_hook(scalar, _same)
 
     def structure_part(value: dict[str, Any], _: object) -> object:
         return converter.structure(value, _PART_TYPES[value["type"]])

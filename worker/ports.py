@@ -5,14 +5,15 @@ The Worker knows nothing of files, sessions or sockets. Whoever builds it hands 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-from worker.hooks import Action, Continue
-from worker.items import Item
-from worker.llm.types import (
+from .hooks import Action, Continue
+from .items import Item
+from .llm.types import (
     ReasoningDelta,
     Retrying,
     TextDelta,
@@ -23,7 +24,7 @@ from worker.llm.types import (
 )
 
 if TYPE_CHECKING:
-    from worker.worker import Worker
+    from .worker import Worker
 
 ItemsKind: TypeAlias = Literal["user_input", "assistant_items", "tool_results", "system_item"]
 Ref: TypeAlias = object
@@ -184,17 +185,24 @@ class Selection:
 
 
 class RequestStage:
-    """A step of ours before each request; it may move the watermark, yield, or rewrite the projection.
+    """A step of ours before each request; public hooks look on, this may change what is sent.
 
-    Public hooks only look on. Stages run after them, in order.
+    Stages run after the hooks, in order: first every `before_request`, then every `select`.
     """
 
     async def before_request(self, worker: Worker) -> Action:
-        """Decide before the projection is made: `Continue` or `Yield`."""
+        """Decide before the projection is made; it may move the watermark.
+
+        Answers as a `PreLlmRequest` hook does: `Continue`, `ContinueWith`, `Cancel` or `Yield`.
+        """
         return Continue()
 
     async def select(self, worker: Worker, items: list[Item]) -> Selection | None:
-        """Return what to send instead of the projection `items`, or None to leave it."""
+        """Return what to send instead of the projection `items`, or None to leave it.
+
+        `items` is a list of its own: changing it changes nothing. What is returned is repaired
+        (calls and results paired) before it is sent.
+        """
         return None
 
 
@@ -215,9 +223,13 @@ def unchanged(item: ItemT, /) -> ItemT:
 
 @frozen
 class Ports:
-    """The outside, handed to a Worker. `intake` sees every item before it is journaled."""
+    """The outside, handed to a Worker. `intake` sees every item before it is journaled.
+
+    `clock` counts seconds, for the time limit of a run.
+    """
 
     journal: Journal = field(factory=MemoryJournal)
     emit: Emit = ignore_event
     intake: Intake = unchanged
     stages: tuple[RequestStage, ...] = ()
+    clock: Callable[[], float] = time.monotonic

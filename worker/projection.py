@@ -7,11 +7,12 @@ followed by exactly one result, in call order, and nothing is empty. Work is don
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from worker.items import (
+from .items import (
     AssistantMessage,
     Image,
     Item,
@@ -23,12 +24,15 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.prune import pruned_result
-from worker.text import cut_middle, is_blank
+from .prune import pruned_result
+from .text import NO_OUTPUT, cut_middle, is_blank
 
 INTERRUPTED_SUMMARY = (
     "interrupted: no result was recorded for this call; it may or may not have run"
 )
+
+AnswerPart: TypeAlias = Text | Reasoning | ToolCall
+Part: TypeAlias = AnswerPart | Image
 
 
 def interrupted_result(
@@ -42,14 +46,16 @@ def interrupted_result(
 class Repair:
     """A fold over items that pairs calls with results. Feed it in order; read `items()` any time.
 
-    A result belongs to the nearest assistant message before it that names its call id, with no
-    user message in between; anything else is an orphan and is left out.
+    A result belongs to the nearest answer before it, where that names its call id; anything else
+    is an orphan and is left out. What stands between a call and its result moves behind the
+    results. Of calls that share an id within one answer, the first stays.
     """
 
     done: list[Item] = field(factory=list)
     left_out: int = 0
     _open: AssistantMessage | None = None
     _results: dict[str, ToolResult] = field(factory=dict)
+    _waiting: list[Item] = field(factory=list)
 
     def feed(self, item: Item) -> None:
         """Take the next item."""
@@ -57,14 +63,18 @@ class Repair:
             self._take_result(item)
             return
 
-        self._close_group()
         sendable = _sendable(item)
         if sendable is None:
             self.left_out += 1
-        elif isinstance(sendable, AssistantMessage) and sendable.tool_calls:
-            self._open = sendable
-        else:
-            self.done.append(sendable)
+            return
+
+        if isinstance(sendable, AssistantMessage):
+            self._close_group()
+            if sendable.tool_calls:
+                self._open = sendable
+                return
+
+        (self.done if self._open is None else self._waiting).append(sendable)
 
     def items(self) -> list[Item]:
         """Return the repaired items so far; calls still open get an `interrupted` result."""
@@ -76,24 +86,25 @@ class Repair:
             self.left_out += 1
             return
 
-        self._results[result.call_id] = result
-        if len(self._results) == len({call.call_id for call in calls}):
+        self._results[result.call_id] = _never_empty(result)
+        if len(self._results) == len(calls):
             self._close_group()
 
     def _group(self) -> list[Item]:
         if self._open is None:
             return []
 
-        results = {
-            call.call_id: self._results.get(call.call_id) or interrupted_result(call)
+        results = (
+            self._results.get(call.call_id) or interrupted_result(call)
             for call in self._open.tool_calls
-        }
-        return [self._open, *results.values()]
+        )
+        return [self._open, *results, *self._waiting]
 
     def _close_group(self) -> None:
         self.done.extend(self._group())
         self._open = None
         self._results = {}
+        self._waiting = []
 
 
 def repair(items: Sequence[Item]) -> list[Item]:
@@ -105,26 +116,49 @@ def repair(items: Sequence[Item]) -> list[Item]:
     return fold.items()
 
 
-def _sendable(item: Item) -> Item | None:
+def _sendable(item: UserMessage | AssistantMessage | SummaryMessage | SystemNote) -> Item | None:
     """Return the item without its empty parts, or None where nothing is left to send."""
     match item:
         case UserMessage():
-            parts = tuple(part for part in item.parts if _has_substance(part))
-            return item if parts == item.parts else evolve(item, parts=parts) if parts else None
+            said = tuple(part for part in item.parts if has_substance(part))
+            if not said:
+                return None
+
+            return item if len(said) == len(item.parts) else evolve(item, parts=said)
         case AssistantMessage():
-            kept = tuple(part for part in item.parts if _has_substance(part))
+            kept = _first_of_each_call(part for part in item.parts if has_substance(part))
             if all(isinstance(part, Reasoning) for part in kept):
                 return None  # Reasoning without what it led to is refused by its own provider.
 
-            return item if kept == item.parts else evolve(item, parts=kept)
+            return item if len(kept) == len(item.parts) else evolve(item, parts=kept)
         case SummaryMessage() | SystemNote():
             return None if is_blank(item.text) else item
-        case ToolResult():
-            return item
 
 
-def _has_substance(part: Text | Image | Reasoning | ToolCall) -> bool:
+def has_substance(part: Part) -> bool:
+    """Tell whether there is anything in a part: only text can be there and show nothing."""
     return not (isinstance(part, Text) and is_blank(part.text))
+
+
+def _first_of_each_call(parts: Iterable[AnswerPart]) -> tuple[AnswerPart, ...]:
+    seen: set[str] = set()
+    kept: list[AnswerPart] = []
+    for part in parts:
+        if isinstance(part, ToolCall):
+            if part.call_id in seen:
+                continue
+
+            seen.add(part.call_id)
+        kept.append(part)
+
+    return tuple(kept)
+
+
+def _never_empty(result: ToolResult) -> ToolResult:
+    if result.content or result.attachments or not is_blank(result.summary):
+        return result
+
+    return evolve(result, summary=NO_OUTPUT)
 
 
 @define
@@ -136,9 +170,9 @@ class Projector:
     """
 
     content_max_bytes: int | None = None
-    _repair: Repair = field(factory=Repair)
-    _seen: int = 0
-    _watermark: int = 0
+    _repair: Repair = field(factory=Repair, init=False)
+    _seen: int = field(default=0, init=False)
+    _watermark: int = field(default=0, init=False)
 
     def reset(self) -> None:
         """Forget what was seen: the history was replaced."""
@@ -156,18 +190,20 @@ class Projector:
 
         for index in range(self._seen, len(history)):
             item = history[index]
-            self._repair.feed(pruned_result(item) if index < watermark else self._capped(item))
+            self._repair.feed(self._capped(pruned_result(item) if index < watermark else item))
 
         self._seen = len(history)
         return self._repair.items()
 
     def _capped(self, item: Item) -> Item:
-        if self.content_max_bytes is None or not isinstance(item, ToolResult) or not item.content:
+        cap = self.content_max_bytes
+        if cap is None or not isinstance(item, ToolResult):
             return item
 
-        content = cut_middle(
-            item.content,
-            self.content_max_bytes,
-            note=f"; the session log holds all of it, uid {item.uid}",
-        )
-        return item if content is item.content else evolve(item, content=content)
+        note = f"; the session log holds all of it, uid {item.uid}"
+        summary = cut_middle(item.summary, cap, note=note)
+        content = item.content and cut_middle(item.content, cap, note=note)
+        if summary is item.summary and content is item.content:
+            return item
+
+        return evolve(item, summary=summary, content=content)

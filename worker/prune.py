@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 from attrs import evolve, field, frozen
 from attrs.validators import ge, optional
 
-from worker.items import Item, ToolResult, is_turn_start
-from worker.text import utf8_len
+from .items import AssistantMessage, Item, ToolResult, is_turn_start
+from .text import is_blank, utf8_len
 
 BYTES_PER_TOKEN = 4
 IMAGE_TOKENS = 1_600
+PRUNED_SUMMARY = "(an old result, no longer shown)"
+"""What is sent for a pruned result that has no summary."""
 
 
 @frozen
 class PruneConfig:
-    """When to prune. `protected_tokens`, when set, protects the newest tokens instead of the newest turns."""
+    """When to prune; `protected_tokens`, where set, takes the place of `protected_turns`."""
 
     protected_turns: int = field(default=3, validator=ge(0))
     min_savings: int = field(default=4_096, validator=ge(0))
@@ -29,7 +31,7 @@ class PruneConfig:
 
 @frozen
 class PrunePlan:
-    """A prune that pays: the new watermark, how many results it newly covers, tokens saved a request."""
+    """A prune that pays: the new watermark, the results newly covered, tokens saved a request."""
 
     watermark: int
     items: int
@@ -65,7 +67,7 @@ def plan_between(
     """Return the plan for moving the watermark up to `boundary`, or None where it does not pay."""
     count = saved_bytes = images = 0
     for item in items[watermark:boundary]:
-        if type(item) is ToolResult and (item.content or item.attachments):
+        if isinstance(item, ToolResult) and (item.content or item.attachments):
             count += 1
             images += len(item.attachments)
             if item.content:
@@ -81,7 +83,27 @@ def plan_between(
 def prune_boundary(
     items: Sequence[Item], config: PruneConfig, *, weigh: Callable[[Item], float] | None = None
 ) -> int:
-    """Return the index before which results may be pruned; 0 where everything is protected."""
+    """Return the index before which results may be pruned; 0 where everything is protected.
+
+    Results that no request has held yet are protected whatever the config says: the model asked
+    for them and has not seen them.
+    """
+    return min(_boundary(items, config, weigh), _first_unseen(items))
+
+
+def _first_unseen(items: Sequence[Item]) -> int:
+    """Return the index of the first result of calls that no later answer follows."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if isinstance(item, AssistantMessage):
+            return index + 1 if item.tool_calls else len(items)
+
+    return len(items)
+
+
+def _boundary(
+    items: Sequence[Item], config: PruneConfig, weigh: Callable[[Item], float] | None
+) -> int:
     if config.protected_tokens is not None:
         if weigh is None:
             message = "protected_tokens needs weigh, the tokens of one item"
@@ -132,7 +154,8 @@ def apply_prune(items: Sequence[Item], watermark: int) -> list[Item]:
 
 def pruned_result(item: Item) -> Item:
     """Return `item` as it is sent behind the watermark: a tool result keeps its summary alone."""
-    if type(item) is ToolResult and (item.content is not None or item.attachments):
-        return evolve(item, content=None, attachments=())
+    if isinstance(item, ToolResult) and (item.content is not None or item.attachments):
+        summary = PRUNED_SUMMARY if is_blank(item.summary) else item.summary
+        return evolve(item, summary=summary, content=None, attachments=())
 
     return item

@@ -1,4 +1,4 @@
-"""Text hygiene at every intake: what leaves here is valid UTF-8 and can be hashed, logged and printed."""
+"""Text hygiene at every intake: what leaves here is valid UTF-8; it can be hashed and printed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\\s\u200b\u200c\u200d\u2060\ufeff]+")
+
+NO_OUTPUT = "(no output)"
+"""What is said in the place of a tool result that says nothing."""
 
 
 def clean_text(text: str) -> str:
@@ -16,13 +19,12 @@ def clean_text(text: str) -> str:
     if text.isascii() or not _SURROGATES.search(text):
         return text
 
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return _SURROGATES.sub("\ufffd", joined)
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def is_blank(text: str) -> bool:
     """Tell whether `text` shows nothing: empty, white space or zero-width characters only."""
-    return not _INVISIBLE.sub("", text)
+    return _INVISIBLE.fullmatch(text) is not None or not text
 
 
 def utf8_len(text: str) -> int:
@@ -31,28 +33,31 @@ def utf8_len(text: str) -> int:
 
 
 def cut_middle(text: str, max_bytes: int, *, note: str = "") -> str:
-    """Return `text` in at most about `max_bytes` UTF-8 bytes, its head and tail kept whole.
+    """Return `text` in at most `max_bytes` UTF-8 bytes: its head, a mark, and its tail.
 
-    Three quarters of the room go to the head. The cut is marked with the number of bytes left
-    out, followed by `note`. Text that fits is returned as it is.
+    The mark says how many bytes are left out, followed by `note`; where there is no room for more,
+    it stands alone. Three quarters of the room go to the head. Text that fits is returned as it is.
     """
+    if len(text) * 4 <= max_bytes:
+        return text
+
     data = text.encode("utf-8", "replace")
     if len(data) <= max_bytes:
         return text
 
-    head = max_bytes * 3 // 4
-    tail = max_bytes - head
+    room = max(0, max_bytes - utf8_len(_mark(len(data), note)))
+    head = room * 3 // 4
     start = data[:head].decode("utf-8", "ignore")
-    end = data[len(data) - tail :].decode("utf-8", "ignore") if tail else ""
+    end = data[len(data) - (room - head) :].decode("utf-8", "ignore")
     left_out = len(data) - utf8_len(start) - utf8_len(end)
-    return f"{start}\n[… {left_out:,} bytes left out{note} …]\n{end}"
+    return f"{start}{_mark(left_out, note)}{end}"
+
+
+def _mark(left_out: int, note: str) -> str:
+    return f"\n[… {left_out:,} bytes left out{note} …]\n"
 
 
 def first_line(text: str, max_chars: int = 80) -> str:
     """Return the first line of `text` that shows anything, cut to `max_chars` characters."""
-    for line in text.split("\n"):
-        shown = line.strip()
-        if shown:
-            return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
-
-    return ""
+    shown = text.lstrip().partition("\n")[0].rstrip()
+    return shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"

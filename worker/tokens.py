@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import orjson
 from attrs import define, field, frozen
 
-from worker.items import (
+from .items import (
     AssistantMessage,
     Image,
     Item,
@@ -25,9 +25,9 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.types import ToolSpec
-from worker.prune import IMAGE_TOKENS
-from worker.text import utf8_len
+from .llm.types import ToolSpec
+from .prune import IMAGE_TOKENS
+from .text import utf8_len
 
 DATA_BYTES_PER_TOKEN = 2.5
 """Tool results and JSON: measured medians are 3.4 and 2.3 for hashes and listings."""
@@ -107,7 +107,7 @@ def _part_tokens(part: Text | Image | Reasoning | ToolCall) -> float:
 
 
 def fixed_tokens(system_prompt: str, tools: Iterable[ToolSpec]) -> float:
-    """Return the unfitted estimate for what every request carries: system prompt and tool schemas."""
+    """Return the unfitted estimate for what every request carries: system prompt and tools."""
     tokens = text_tokens(system_prompt)
     return tokens + sum(tool_tokens(tool) for tool in tools)
 
@@ -130,9 +130,12 @@ class TokenMeter:
     fixed_raw: float = 0.0
     items_raw: float = 0.0
     scale: float = 1.0
-    _measured: int | None = None
-    _added_raw: float = 0.0
-    _sent_raw: float | None = field(default=None)
+    _measured: int | None = field(default=None, init=False)
+    _sent_raw: float | None = field(default=None, init=False)
+    # Since the last measured request, and since the last one that was sent: a request that fails
+    # measures nothing, and what was added before it must still count.
+    _added_raw: float = field(default=0.0, init=False)
+    _added_since_sent_raw: float = field(default=0.0, init=False)
 
     def weigh_raw(self, item: Item) -> float:
         """Return the unfitted tokens of one item."""
@@ -151,23 +154,25 @@ class TokenMeter:
         """Start again from another history, as it would be sent. Measurements go, the fit stays."""
         self.items_raw = sum(map(self.weigh_raw, projected))
         self._measured = self._sent_raw = None
-        self._added_raw = 0.0
+        self._added_raw = self._added_since_sent_raw = 0.0
 
     def add(self, item: Item) -> None:
         """Count an item that joined the history."""
-        raw = self.weigh_raw(item)
-        self.items_raw += raw
-        self._added_raw += raw
+        self._change(self.weigh_raw(item))
 
     def remove_raw(self, raw: float) -> None:
         """Count off what is no longer sent: pruned content."""
-        self.items_raw -= raw
-        self._added_raw -= raw
+        self._change(-raw)
+
+    def _change(self, raw: float) -> None:
+        self.items_raw += raw
+        self._added_raw += raw
+        self._added_since_sent_raw += raw
 
     def request_sent(self, raw: float | None = None) -> None:
         """Note that a request goes out now; `raw` where it is not the history as projected."""
         self._sent_raw = self.fixed_raw + self.items_raw if raw is None else raw
-        self._added_raw = 0.0
+        self._added_since_sent_raw = 0.0
 
     def measured(self, input_tokens: int) -> None:
         """Take the provider's count for the request that was sent last, and fit the ratio to it.
@@ -181,9 +186,10 @@ class TokenMeter:
         low, high = FIT_BOUNDS
         self.scale = min(high, max(low, fitted))
         self._measured = input_tokens
+        self._added_raw = self._added_since_sent_raw
 
     def added_tokens(self) -> float:
-        """Return the fitted estimate of what was added since the last request was sent."""
+        """Return the fitted estimate of what was added since the last measured request went out."""
         return self._added_raw * self.scale
 
     def occupancy(self) -> Occupancy:

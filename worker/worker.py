@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import anyio
 from attrs import evolve, field, frozen
 
-from worker.errors import HistoryError, ToolDefinitionError, WorkerError
-from worker.hooks import Hook, Hooks
-from worker.items import (
+from .cleaning import clean_item
+from .errors import HistoryError, ToolDefinitionError, WorkerError
+from .foreign import Failure, attempt, uninterrupted
+from .hooks import Hook, Hooks
+from .items import (
     AssistantMessage,
     Item,
     ToolCall,
@@ -18,17 +20,28 @@ from worker.items import (
     UserMessage,
     user_message,
 )
-from worker.llm.types import LlmClient, LlmRequest, RequestOptions, Usage
-from worker.output import OutputType
-from worker.ports import Alert, ItemsRecord, Ports, PruneApplied, PruneRecord, Record, Ref, Selection
-from worker.projection import Projector
-from worker.prune import PrunePlan, apply_prune
-from worker.run import RunEnd, Runner, RunProgress
-from worker.text import is_blank
-from worker.tokens import DATA_BYTES_PER_TOKEN, Occupancy, TokenMeter, fixed_tokens
-from worker.tools import Tool
+from .llm.types import LlmClient, LlmRequest, RequestOptions, Usage
+from .output import OutputType
+from .ports import (
+    Alert,
+    ItemsKind,
+    ItemsRecord,
+    ItemT,
+    Ports,
+    PruneApplied,
+    PruneRecord,
+    Record,
+    Ref,
+    Selection,
+    ToolResulted,
+)
+from .progress import Outcome, RunEnd, RunProgress
+from .projection import Projector, has_substance
+from .prune import PrunePlan, apply_prune
+from .run import Runner
+from .tokens import DATA_BYTES_PER_TOKEN, Occupancy, TokenMeter, fixed_tokens
+from .tools import Tool
 
-Outcome: TypeAlias = Literal["finished", "paused", "limit_reached", "yielded", "cancelled"]
 UsageCallback: TypeAlias = Callable[[Usage, str], None]
 
 
@@ -79,18 +92,24 @@ class Worker:
         config: WorkerConfig | None = None,
         ports: Ports | None = None,
     ) -> None:
-        """Make a worker with an empty history. Raises `ToolDefinitionError` on a repeated tool name."""
+        """Make a worker with an empty history.
+
+        Raises:
+            ToolDefinitionError: Two tools share a name.
+        """
         self.client = client
         self.system_prompt = system_prompt
         self.config = config or WorkerConfig()
         self.ports = ports or Ports()
-        self.hooks = Hooks(tuple(hooks), on_ignored=self._report_ignored_hook)
+        self.hooks = Hooks(tuple(hooks), on_ignored=self._warn)
         self.tools = _by_name(tools)
         self.tool_specs = tuple(tool.spec for _, tool in sorted(self.tools.items()))
         self.turns = 0
+        self.turn_is_open = False
         self._history: list[Item] = []
         self._watermark = 0
         self._uids: set[str] = set()
+        self._committing = anyio.Lock()
         self._cap_bytes = self._content_cap()
         self._projector = Projector(self._cap_bytes)
         self.meter = TokenMeter(content_max_bytes=self._cap_bytes)
@@ -145,24 +164,62 @@ class Worker:
     async def commit(self, *records: Record) -> Sequence[Ref]:
         """Journal the records, then let their items join the history. The only way in.
 
-        Raises `HistoryError` on a uid that is known already, and what the journal raises.
+        Every item is cleaned and passes `Ports.intake` first. Cancelling does not tear the two
+        steps apart. Raises `HistoryError` on a uid that is known already, and what the journal
+        raises; nothing joins the history then.
         """
-        for record in records:
-            if isinstance(record, ItemsRecord):
-                self._check_new(record.items)
-
-        refs = await self.ports.journal.commit(*records)
-        for record in records:
-            if isinstance(record, ItemsRecord):
-                for item in record.items:
-                    self._history.append(item)
-                    self._uids.add(item.uid)
-                    self.meter.add(item)
-
+        _, refs = await uninterrupted(self._commit(records))
         return refs
 
+    async def admit(
+        self, kind: ItemsKind, item: ItemT, *also: Record
+    ) -> tuple[ItemT, Sequence[Ref]]:
+        """Commit one item, and other records with it; returns the item as it was kept, and refs."""
+        kept, refs = await uninterrupted(self._commit((ItemsRecord(kind, (item,)), *also)))
+        return cast("tuple[ItemT]", kept)[0], refs
+
+    async def admit_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Commit what a call came to and tell of it; returns the result as it was kept."""
+        result, refs = await self.admit("tool_results", result)
+        event = ToolResulted(
+            call.call_id, call.name, result.summary, result.content, result.is_error
+        )
+        self.ports.emit(event, refs[0])
+        return result
+
+    async def _commit(self, records: Sequence[Record]) -> tuple[list[Item], Sequence[Ref]]:
+        # One at a time: the history has the journal's order, also for calls that end together.
+        async with self._committing:
+            kept = [self._as_kept(record) for record in records]
+            items = [item for r in kept if isinstance(r, ItemsRecord) for item in r.items]
+            self._check_new(items)
+            refs = await self.ports.journal.commit(*kept)
+            for item in items:
+                self._history.append(item)
+                self._uids.add(item.uid)
+                self.meter.add(item)
+
+        return items, refs
+
+    def _as_kept(self, record: Record) -> Record:
+        if not isinstance(record, ItemsRecord):
+            return record
+
+        return evolve(record, items=tuple(self.ports.intake(clean_item(i)) for i in record.items))
+
     async def advance_watermark(self, plan: PrunePlan, reason: str) -> None:
-        """Journal a prune and send everything before its watermark without content from now on."""
+        """Journal a prune and send everything before its watermark without content from now on.
+
+        Raises:
+            ValueError: The plan's watermark is not ahead of the present one, or not in the history.
+        """
+        if not self._watermark < plan.watermark <= len(self._history):
+            message = (
+                f"a watermark only moves forward: {plan.watermark} is not within"
+                f" {self._watermark + 1} and {len(self._history)}"
+            )
+            raise ValueError(message)
+
         before = apply_prune(self._history[: plan.watermark], self._watermark)
         upto_uid = self._history[plan.watermark].uid if plan.watermark < len(self._history) else ""
         record = PruneRecord(plan.watermark, upto_uid, plan.items, plan.est_savings, reason)
@@ -214,12 +271,23 @@ class Worker:
     def on_usage(self, callback: UsageCallback) -> Callable[[], None]:
         """Call `callback(usage, model)` after every measured request. Returns how to stop it."""
         self._usage_callbacks.append(callback)
-        return lambda: self._usage_callbacks.remove(callback)
 
-    def report_usage(self, usage: Usage, model: str) -> None:
-        """Tell every `on_usage` callback of a measured request."""
+        def stop() -> None:
+            if callback in self._usage_callbacks:
+                self._usage_callbacks.remove(callback)
+
+        return stop
+
+    async def report_usage(self, usage: Usage, model: str) -> None:
+        """Tell every `on_usage` callback of a measured request; one that raises is an alert."""
         for callback in tuple(self._usage_callbacks):
-            callback(usage, model)
+
+            async def told(callback: UsageCallback = callback) -> None:
+                callback(usage, model)
+
+            failed = await attempt(told)
+            if isinstance(failed, Failure):
+                self._warn(f"an on_usage callback raised {failed}")
 
     # ------------------------------------------------------------------ runs
 
@@ -237,27 +305,26 @@ class Worker:
                 provider failed; what had happened until then stays in the history.
         """
         message = user_message(prompt) if isinstance(prompt, str) else prompt
-        if is_blank(message.text) and len(message.parts) <= 1:
+        if not any(map(has_substance, message.parts)):
             text = "the prompt is empty"
             raise ValueError(text)
 
         expected = OutputType(output) if output is not None else None
-        progress = RunProgress(started_s=time.monotonic(), prompt=message, output=expected)
+        progress = RunProgress(self.ports.clock(), prompt=message, output=expected)
         return await self._drive(progress)
 
     async def resume(self) -> WorkerResult:
         """Go on where the last run stopped: paused, yielded, cancelled, at a limit or interrupted.
 
         A paused run's calls, which were never started, run now; calls of any other kind of stop
-        get an `interrupted` error result instead. Raises as `run` does.
+        get an `interrupted` error result instead. Limits and sums count on after `yielded`, and
+        begin anew otherwise; the `output` that was asked for stays. Raises as `run` does.
         """
-        progress = self._progress or RunProgress(started_s=time.monotonic())
-        progress.run_open_calls = self._paused
-        return await self._drive(progress)
+        return await self._drive(self._progress or RunProgress(self.ports.clock()))
 
     def restore_paused(self) -> None:
         """Say that the history was left by a paused run: its open calls were never started."""
-        self._paused = True
+        self._paused = self.turn_is_open = True
 
     def cancel(self) -> None:
         """Stop the run now: streams are closed, tools cancelled, every call gets a result."""
@@ -274,35 +341,46 @@ class Worker:
             message = "a run is going on already"
             raise WorkerError(message, hint="wait for its end, or cancel it")
 
+        progress.calls_never_ran, self._paused = self._paused, False
         self._runner = Runner(self, progress)
-        self._progress = None
-        self._paused = False
+        self._progress = progress.successor(self.ports.clock())
         try:
             end = await self._runner.run()
         finally:
             self._runner = None
+            self._progress.repaired = progress.repaired
 
         if end.outcome == "yielded":
             self._progress = progress
+        elif end.outcome == "finished":
+            self._progress = None
 
         self._paused = end.outcome == "paused"
         return _result(end, progress)
 
     # ------------------------------------------------------------------ inside
 
+    def start_turn(self) -> None:
+        """Count a turn that begins."""
+        self.turns += 1
+        self.turn_is_open = True
+
     def _check_new(self, items: Sequence[Item]) -> None:
+        fresh: set[str] = set()
         for item in items:
-            if item.uid in self._uids:
+            if item.uid in self._uids or item.uid in fresh:
                 message = f"an item with uid {item.uid} is in the history already"
                 raise HistoryError(message)
 
+            fresh.add(item.uid)
+
     def _content_cap(self) -> int:
-        """One result brings in at most the configured bytes, and at most a quarter of the window."""
+        """Return how much one result may bring in: at most a quarter of the window."""
         cap = self.config.tool_output_max_bytes
         window = self.client.context_window
         return cap if window is None else min(cap, int(window / 4 * DATA_BYTES_PER_TOKEN))
 
-    def _report_ignored_hook(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         self.ports.emit(Alert("warning", message), None)
 
 

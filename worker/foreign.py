@@ -1,0 +1,78 @@
+"""Where foreign code meets ours: its failures become values; cancellation waits for its turn."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import anyio
+from attrs import frozen
+
+T = TypeVar("T")
+
+
+@frozen
+class Failure:
+    """Foreign code raised `error`. As text: the error's type and what it says."""
+
+    error: BaseException
+
+    def __str__(self) -> str:
+        return "; ".join(_told(leaf) for leaf in _leaves(self.error))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for member in error.exceptions for leaf in _leaves(member)]
+
+    return [error]
+
+
+def _told(error: BaseException) -> str:
+    # The standard library's way to str() an error survives an error whose own __str__ raises.
+    said = str(traceback.TracebackException(type(error), error, None))
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+async def attempt(call: Callable[[], Awaitable[T]]) -> T | Failure:
+    """Return what `call` returns, or a `Failure` of whatever it raises.
+
+    Only real cancellation of the calling task, and Ctrl-C, go through. A `CancelledError` that the
+    code raised by itself is a failure like any other, and so is an attempt to exit the process.
+    """
+    try:
+        return await call()
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+
+        return Failure(error)
+    # The supervision point of tools, hooks and callbacks: what they raise is told, never let loose.
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # foreign code may raise anything
+        return Failure(error)
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Finish `work` and return what it returns; a cancellation meanwhile comes at the next await.
+
+    For the few steps that must not be torn apart, such as "journal, then remember".
+    """
+    task = asyncio.ensure_future(work)
+    interrupted: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                interrupted = error
+
+    current = asyncio.current_task()
+    if interrupted is not None and current is not None:
+        # Asked again with the same words and the same count, so that whoever asked knows it.
+        current.uncancel()
+        current.cancel(*interrupted.args)
+
+    return task.result()
