@@ -156,6 +156,15 @@ class TokenMeter:
         self._measured = self._sent_raw = None
         self._added_raw = self._added_since_sent_raw = 0.0
 
+    def restore(self, sent: Iterable[Item], now: Iterable[Item], input_tokens: int) -> None:
+        """Take up an earlier measurement: of a request that held `sent`; `now` would be sent now."""
+        self.items_raw = sum(map(self.weigh_raw, sent))
+        self.request_sent()
+        self.measured(input_tokens)
+        sent_raw = self.items_raw
+        self.items_raw = sum(map(self.weigh_raw, now))
+        self._added_raw = self.items_raw - sent_raw
+
     def add(self, item: Item) -> None:
         """Count an item that joined the history."""
         self._change(self.weigh_raw(item))

@@ -1,0 +1,146 @@
+"""The event bus of one pod: numbers events and hands them to whoever listens, never waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from attrs import define, field
+
+from pod.protocol import Envelope, EventData, Lagged
+from worker.items import new_uid
+
+QUEUE_LIMIT = 4_096
+"""How many events a subscriber may fall behind before it is cut off."""
+
+E = TypeVar("E", bound=EventData)
+_log = logging.getLogger("pod.events")
+
+
+class Subscription:
+    """The events of some types from now on, as an asynchronous iterator of their data.
+
+    It ends when the pod closes. A subscriber that falls more than `QUEUE_LIMIT` events behind gets
+    a last `Lagged` and then the end: the pod never waits for it.
+    """
+
+    def __init__(self, bus: EventBus, types: tuple[type[EventData], ...]) -> None:
+        self._bus = bus
+        self._types = types
+        self._queue: deque[EventData] = deque()
+        self._wake = asyncio.Event()
+        self._ended = False
+
+    def offer(self, envelope: Envelope) -> None:
+        """Take an event, if it is of the wanted types and there is room."""
+        if self._ended or (self._types and not isinstance(envelope.data, self._types)):
+            return
+
+        if len(self._queue) >= QUEUE_LIMIT:
+            self._queue.append(Lagged(next_seq=envelope.seq))
+            self.end()
+            return
+
+        self._queue.append(envelope.data)
+        self._wake.set()
+
+    def end(self) -> None:
+        """Let the iteration end once what is queued was read."""
+        self._ended = True
+        self._bus.forget(self)
+        self._wake.set()
+
+    def __aiter__(self) -> AsyncIterator[EventData]:
+        return self
+
+    async def __anext__(self) -> EventData:
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+
+            self._wake.clear()
+            await self._wake.wait()
+
+        return self._queue.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+@define(eq=False)
+class EventBus:
+    """Numbers and publishes the events of one launch. All calls come from the event loop's thread."""
+
+    clock: Callable[[], float] = time.time
+    launch: str = field(factory=new_uid)
+    _seq: int = 0
+    _listeners: list[Callable[[Envelope], None]] = field(factory=list)
+    _subscriptions: list[Subscription] = field(factory=list)
+
+    def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> Envelope:
+        """Number an event and hand it to every listener and subscriber; returns its envelope.
+
+        A listener that raises is logged and harms nobody.
+        """
+        self._seq += 1
+        envelope = Envelope(self._seq, self.launch, int(self.clock() * 1000), data, ref)
+        for listener in tuple(self._listeners):
+            try:
+                listener(envelope)
+            except Exception:  # supervision point of foreign callbacks: one may not stop the pod
+                _log.exception("a listener failed on %s", envelope.event)
+
+        for subscription in tuple(self._subscriptions):
+            subscription.offer(envelope)
+
+        return envelope
+
+    def listen(self, callback: Callable[[Envelope], None]) -> Callable[[], None]:
+        """Call `callback(envelope)` on every event from now on. Returns how to stop it."""
+        self._listeners.append(callback)
+
+        def stop() -> None:
+            if callback in self._listeners:
+                self._listeners.remove(callback)
+
+        return stop
+
+    def on(self, cls: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
+        """Call `callback(data)` on every event of one type. Returns how to stop it."""
+
+        def filtered(envelope: Envelope) -> None:
+            if isinstance(envelope.data, cls):
+                callback(envelope.data)
+
+        return self.listen(filtered)
+
+    def subscribe(self, *types: type[EventData]) -> Subscription:
+        """Return a subscription to events of `types`, or to all, from now on."""
+        subscription = Subscription(self, types)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        """Drop a subscription that ended."""
+        if subscription in self._subscriptions:
+            self._subscriptions.remove(subscription)
+
+    def close(self) -> None:
+        """End every subscription once its queue is read, and drop every listener."""
+        for subscription in tuple(self._subscriptions):
+            subscription.end()
+
+        self._listeners.clear()

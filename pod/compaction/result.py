@@ -1,0 +1,89 @@
+"""What every engine's plan must be before it is committed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import evolve
+
+from pod.compaction.plan import CompactionError, CompactionPlan
+from worker.items import AssistantMessage, Item, SummaryMessage, ToolResult, is_turn_start
+
+
+def checked(
+    plan: CompactionPlan,
+    before: Sequence[Item],
+    estimate: Callable[[Iterable[Item]], int],
+    sent_before: Iterable[Item],
+    sent_after: Callable[[CompactionPlan], Iterable[Item]],
+) -> CompactionPlan:
+    """Return the plan, the newest real user message put back where it is missing.
+
+    Args:
+        plan: What the engine made of `before`.
+        before: The items that were to be compacted.
+        estimate: Tokens of a whole prompt of items.
+        sent_before: `before` as it is sent now.
+        sent_after: A plan's history as it would be sent.
+
+    Raises:
+        CompactionError: The new history is empty (`empty`), parts calls from results or repeats
+            uids (`invalid_result`), or is not smaller than the old (`no_progress`).
+    """
+    if not plan.history:
+        raise CompactionError("empty", "the engine returned an empty history")
+
+    plan = _with_newest_user_message(plan, before)
+    problem = pairing_problem(plan.history)
+    if problem:
+        raise CompactionError("invalid_result", f"the engine's history is not valid: {problem}")
+
+    tokens_before, tokens_after = estimate(sent_before), estimate(sent_after(plan))
+    if tokens_after >= tokens_before:
+        message = (
+            f"the result is not smaller: {tokens_before:,} tokens before, {tokens_after:,} after"
+        )
+        raise CompactionError("no_progress", message)
+
+    return plan
+
+
+def pairing_problem(items: Sequence[Item]) -> str:
+    """Return what is wrong with a history's uids, calls and results, in words; empty if nothing."""
+    if len({item.uid for item in items}) != len(items):
+        return "two items share a uid"
+
+    open_calls: set[str] = set()
+    for item in items:
+        if isinstance(item, ToolResult):
+            if item.call_id not in open_calls:
+                return f"a tool result without its call ({item.call_id})"
+
+            open_calls.discard(item.call_id)
+        elif open_calls:
+            return f"a call without its result ({min(open_calls)})"
+        elif isinstance(item, AssistantMessage):
+            open_calls = {call.call_id for call in item.tool_calls}
+
+    return f"a call without its result ({min(open_calls)})" if open_calls else ""
+
+
+def _with_newest_user_message(plan: CompactionPlan, before: Sequence[Item]) -> CompactionPlan:
+    newest = next((item for item in reversed(before) if is_turn_start(item)), None)
+    if newest is None or any(item.uid == newest.uid for item in plan.history):
+        return plan
+
+    # Engines put what they condensed first; the message goes right behind it.
+    at = 0
+    known = {item.uid for item in before}
+    while at < len(plan.history) and (
+        isinstance(plan.history[at], SummaryMessage) or plan.history[at].uid not in known
+    ):
+        at += 1
+
+    while at < len(plan.history) and isinstance(plan.history[at], ToolResult):
+        at += 1
+
+    history = (*plan.history[:at], newest, *plan.history[at:])
+    watermark = plan.watermark + 1 if plan.watermark > at else plan.watermark
+    return evolve(plan, history=history, watermark=watermark)

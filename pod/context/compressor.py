@@ -1,0 +1,177 @@
+"""The built-in engine, `compressor`: a summary of four sections, and the newest turns as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+
+from manifests import CompactionSection
+from pod.compaction.cut import Cut, choose_cut
+from pod.compaction.digest import digest
+from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest, Sizes
+from pod.compaction.prompts import prompts_digest
+from pod.compaction.summary import Assignment, Summarize, Written, output_cap, write_summary
+from pod.context.bridge import from_messages, to_messages
+from pod.context.engine import ContextEngine
+from worker.items import Covers, Item, SummaryMessage, new_uid
+from worker.llm.types import Usage
+from worker.prune import apply_prune
+
+DIGEST_BYTES_PER_TOKEN = 2.5
+
+
+@frozen
+class Desk:
+    """What the compressor works with: the numbers of its pod, and a model to write summaries."""
+
+    settings: CompactionSection
+    weigh: Callable[[Item], float]
+    """Fitted tokens of one item."""
+    sizes: Callable[[], Sizes]
+    """What no compaction can remove."""
+    summarize: Summarize
+    window: Callable[[], int]
+    """The summarizer's own window, in tokens."""
+
+
+class Compressor(ContextEngine):
+    """Cuts the history in two, has the older part summarized, and keeps the newer part verbatim."""
+
+    name = "compressor"
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.threshold_tokens = desk.settings.compact_threshold or 0
+
+    # ------------------------------------------------------------------ the native way
+
+    def cut(self, request: CompactionRequest) -> Cut | None:
+        """Return where the history would be cut, or None where there is nothing to summarize."""
+        settings = self._desk.settings
+        return choose_cut(
+            request.items,
+            retained_turns=settings.compact_retained_turns,
+            retained_tokens=settings.compact_retained_tokens,
+            threshold=request.threshold,
+            weigh=self._desk.weigh,
+        )
+
+    def plan(self, request: CompactionRequest) -> CompactionPlan | None:
+        """Return the plan that a request comes to, or None where there is nothing to cut.
+
+        Blocks while the summary is written. Raises `CompactionError`.
+        """
+        cut = self.cut(request)
+        if cut is None:
+            return None
+
+        self._check_floor(request)
+        covered = cut.covered(apply_prune(request.items, request.watermark))
+        try:
+            written = self._write(covered, request)
+        except CompactionError as error:
+            if not request.would_overflow:
+                raise
+
+            return self._digest_plan(cut, covered, request, error)
+
+        return self._plan(cut, written, request)
+
+    def _check_floor(self, request: CompactionRequest) -> None:
+        sizes = self._desk.sizes()
+        if sizes.floor > request.threshold:
+            message = (
+                f"cannot compact below {request.threshold:,} tokens: "
+                f"what must stay is {sizes.floor:,} ({sizes.describe()})"
+            )
+            raise CompactionError("floor", message)
+
+    def _write(self, covered: list[Item], request: CompactionRequest) -> Written:
+        earlier = [item.text for item in covered if isinstance(item, SummaryMessage)]
+        assignment = Assignment(
+            items=[item for item in covered if not isinstance(item, SummaryMessage)],
+            previous="\n\n".join(earlier),
+            focus=request.focus,
+            max_tokens=output_cap(request.threshold, self._desk.window()),
+            window=self._desk.window(),
+        )
+        return write_summary(assignment, self._desk.summarize)
+
+    def _plan(self, cut: Cut, written: Written, request: CompactionRequest) -> CompactionPlan:
+        return CompactionPlan(
+            history=(self._summary(cut, written.text, request), *cut.retained(request.items)),
+            base_len=len(request.items),
+            watermark=cut.new_watermark(request.watermark),
+            method="summary",
+            generation=request.generation + 1,
+            usage=written.usage,
+            model=written.model,
+            prompt_digest=prompts_digest(),
+        )
+
+    def _digest_plan(
+        self, cut: Cut, covered: list[Item], request: CompactionRequest, error: CompactionError
+    ) -> CompactionPlan:
+        tokens = output_cap(request.threshold, self._desk.window())
+        text = digest(covered, int(tokens * DIGEST_BYTES_PER_TOKEN))
+        return CompactionPlan(
+            history=(self._summary(cut, text, request), *cut.retained(request.items)),
+            base_len=len(request.items),
+            watermark=cut.new_watermark(request.watermark),
+            method="digest",
+            generation=request.generation + 1,
+            usage=Usage(0, 0, 0, 0),
+            failure=error,
+        )
+
+    def _summary(self, cut: Cut, text: str, request: CompactionRequest) -> SummaryMessage:
+        covered = cut.covered(request.items)
+        covers = Covers(request.session_id, covered[0].uid, covered[-1].uid, request.head_hash)
+        return SummaryMessage(new_uid(), text, covers, request.generation + 1)
+
+    # ------------------------------------------------------------------ the engine contract
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        """Take the newest measured sizes."""
+        self.last_prompt_tokens = usage.get("prompt_tokens") or 0
+        self.last_completion_tokens = usage.get("completion_tokens") or 0
+        self.last_total_tokens = usage.get("total_tokens") or 0
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Tell whether the prompt is over the manifest's threshold."""
+        tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        return bool(self.threshold_tokens) and tokens > self.threshold_tokens
+
+    def compress(
+        self,
+        messages: list[dict[str, Any]],
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        force: bool = False,  # noqa: FBT001, FBT002  the contract's signature
+        memory_context: str = "",
+    ) -> list[dict[str, Any]]:
+        """Return the messages compacted; the same list where there is nothing to cut.
+
+        Raises `CompactionError`.
+        """
+        items = from_messages(messages, [])
+        tokens = current_tokens or round(sum(map(self._desk.weigh, items)))
+        request = CompactionRequest(
+            session_id="",
+            head_hash="",
+            items=tuple(items),
+            watermark=0,
+            trigger="manual" if force else "threshold",
+            threshold=self.threshold_tokens or max(1, tokens // 2),
+            occupancy=tokens,
+            generation=self.compression_count,
+            focus=focus_topic,
+        )
+        plan = self.plan(request)
+        if plan is None:
+            return messages
+
+        self.compression_count += 1
+        return to_messages(list(plan.history))

@@ -1,0 +1,99 @@
+"""The parts of one running pod, held together: what its operations work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import define, evolve
+
+from manifests import CompactionSection, LoadedManifest
+from pod.bus import EventBus
+from pod.compaction.plan import Sizes
+from pod.compaction.prune_hook import PruneHook
+from pod.compaction.state import CompactionMemory
+from pod.compaction.summarizer import Summarizer
+from pod.compaction.thresholds import Thresholds
+from pod.context.host import EngineHost
+from pod.home import Home
+from pod.journal import SessionJournal, in_thread
+from pod.protocol import EventData, Status
+from pod.protocol.events import State
+from session_store import FileSessionStore, Session
+from worker.items import Item, is_turn_start
+from worker.projection import Projector
+from worker.prune import apply_prune
+from worker.tokens import text_tokens, tool_tokens
+from worker.worker import Worker
+
+
+@define(eq=False)
+class PodCore:
+    """One pod's parts. The operations of `pod.runs` and `pod.compaction.compactor` work on it."""
+
+    loaded: LoadedManifest
+    home: Home
+    store: FileSessionStore
+    bus: EventBus
+    journal: SessionJournal
+    worker: Worker
+    host: EngineHost
+    thresholds: Thresholds
+    memory: CompactionMemory
+    summarizer: Summarizer
+    prune: PruneHook | None
+    config: dict[str, object]
+    moves_pointer: bool
+    """Whether the pod's pointer follows this session: it never follows a fork."""
+    state: State = "idle"
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self.loaded.manifest.pod.name
+
+    @property
+    def session(self) -> Session:
+        """The session that is being written."""
+        return self.journal.session
+
+    @property
+    def compaction(self) -> CompactionSection:
+        """What the manifest says of compaction, or the defaults that manual compaction has."""
+        return self.loaded.manifest.compaction or CompactionSection()
+
+    def learn_window(self, window: int) -> None:
+        """Take a window that the provider named, where it is smaller than what was known."""
+        self.thresholds = evolve(self.thresholds, window=window)
+
+    def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> None:
+        """Publish an event."""
+        self.bus.publish(data, ref)
+
+    def set_state(self, state: State) -> None:
+        """Note what the pod is doing, and tell it where that changed."""
+        if state != self.state:
+            self.state = state
+            self.publish(Status(state=state))
+
+    async def point_here(self) -> None:
+        """Let the pod's pointer name the present session, unless that is below a fork."""
+        if self.moves_pointer:
+            name, session_id = self.name, self.session.session_id
+            await in_thread(lambda: self.store.set_pointer(name, session_id))
+
+    def sizes(self) -> Sizes:
+        """Return what no compaction can remove, in fitted tokens."""
+        worker, scale = self.worker, self.worker.meter.scale
+        newest = next((item for item in reversed(worker.history) if is_turn_start(item)), None)
+        return Sizes(
+            system=round(text_tokens(worker.system_prompt) * scale),
+            tools=tuple(
+                (spec.name, round(tool_tokens(spec) * scale)) for spec in worker.tool_specs
+            ),
+            newest_message=round(worker.meter.weigh(newest)) if newest else 0,
+        )
+
+    def sent(self, items: Iterable[Item], watermark: int) -> list[Item]:
+        """Return a history as it would be sent: pruned, capped and paired."""
+        projector = Projector(self.worker.meter.content_max_bytes)
+        return projector.project(apply_prune(list(items), watermark))

@@ -1,0 +1,47 @@
+"""The errors of the pod package.
+
+PodError
+├── NotBuilt          the manifest asks for something that this version validates but cannot do
+├── KeyMissing        the provider's key cannot be found where the manifest says
+├── PluginFailed      a tool, hook or plugin that the manifest names cannot be loaded
+├── PodBusy           a run is going on, and this would be a second one
+├── PodClosed         the pod is closed, or was not started
+└── Thrash            right after a compaction the prompt was over its threshold again
+"""
+
+from __future__ import annotations
+
+from worker.errors import WorkerError
+
+
+class PodError(Exception):
+    """Base of the errors of this package: `message` says what and why, `hint` what can be done."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class NotBuilt(PodError):
+    """The manifest asks for something that this version cannot do."""
+
+
+class KeyMissing(PodError):
+    """The provider's key cannot be found."""
+
+
+class PluginFailed(PodError):
+    """A tool, hook or plugin that the manifest names cannot be loaded."""
+
+
+class PodBusy(PodError):
+    """A run is going on already."""
+
+
+class PodClosed(PodError):
+    """The pod is not running."""
+
+
+class Thrash(WorkerError):
+    """Compacting did not help: the prompt was over its threshold again at once."""

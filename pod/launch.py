@@ -1,0 +1,302 @@
+"""From a manifest to the parts of a running pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import cast
+
+from attrs import define, field, frozen
+
+from manifests import CompactionSection, LoadedManifest
+from pod.bus import EventBus
+from pod.compaction.compactor import Compactor
+from pod.compaction.prune_hook import PruneHook, prune_config
+from pod.compaction.state import CompactionMemory
+from pod.compaction.summarizer import Summarizer
+from pod.compaction.thresholds import UNKNOWN_WINDOW, Thresholds, thresholds_for
+from pod.compaction.triggers import TriggerStage
+from pod.context.compressor import Compressor, Desk
+from pod.context.engine import ContextEngine
+from pod.context.errors import EngineUnavailable
+from pod.context.host import EngineHost
+from pod.context.loader import load_engine
+from pod.context.threads import compaction_pool
+from pod.core import PodCore
+from pod.events import EventTranslator
+from pod.home import Home
+from pod.journal import SessionJournal, in_thread
+from pod.protocol import EngineNotice
+from pod.providers import Provider, build_provider
+from pod.restore import take_up
+from pod.runs import RunDriver
+from pod.toolbox import load_hooks, load_tools, permission_hook, refuse_unbuilt, system_prompt
+from session_store import Durability, FileSessionStore, Session
+from session_store.masking import Masker
+from worker.hooks import Hook
+from worker.llm.types import RequestOptions
+from worker.ports import Intake, Ports, RequestStage
+from worker.tools import Tool
+from worker.worker import Worker, WorkerConfig
+
+
+@frozen
+class Prepared:
+    """What a manifest comes to before any session is touched."""
+
+    loaded: LoadedManifest
+    home: Home
+    provider: Provider
+    summaries: Provider
+    tools: list[Tool]
+    hooks: list[Hook]
+    system_prompt: str
+    masker: Masker
+
+
+@define(eq=False)
+class Launched:
+    """A pod's parts, working."""
+
+    core: PodCore
+    driver: RunDriver
+    compactor: Compactor
+    clients: tuple[Provider, ...]
+
+    async def aclose(self) -> None:
+        """Close the engine, the clients and the session, in this order."""
+        core = self.core
+        history = tuple(core.worker.history)
+        await core.host.end(core.session.session_id, history)
+        for provider in self.clients:
+            await provider.client.aclose()
+
+        await in_thread(core.session.close)
+
+
+def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepared:
+    """Load everything that a manifest names: keys, model files, tools, hooks, prompts.
+
+    Raises:
+        PodError: Something cannot be loaded, or is not built.
+        WorkerError: A file of the manifest cannot be used.
+    """
+    refuse_unbuilt(loaded)
+    manifest = loaded.manifest
+    provider = build_provider(manifest.provider, loaded, home, env)
+    own = manifest.compaction.provider if manifest.compaction else None
+    summaries = build_provider(own, loaded, home, env) if own else provider
+    hooks = load_hooks(loaded)
+    gate = permission_hook(manifest.permissions)
+    secrets = {
+        p.key.source.rsplit(" ", 1)[-1]: p.key.value
+        for p in (provider, summaries)
+        if p.key.value is not None
+    }
+    secrets |= {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
+    return Prepared(
+        loaded=loaded,
+        home=home,
+        provider=provider,
+        summaries=summaries,
+        tools=load_tools(loaded),
+        hooks=[gate, *hooks] if gate else hooks,
+        system_prompt=system_prompt(loaded),
+        masker=Masker(secrets),
+    )
+
+
+def open_store(loaded: LoadedManifest, home: Home) -> FileSessionStore:
+    """Return the store that a manifest's `[session]` means."""
+    section = loaded.manifest.session
+    sessions = loaded.resolve(section.store) if section.store else None
+    durability = Durability(section.durability)
+    return FileSessionStore(home.root, sessions=sessions, durability=durability)
+
+
+async def launch(prepared: Prepared, bus: EventBus, *, resume: str | None) -> Launched:
+    """Bring a pod to life: its session (new, or `resume`), its engine and its Worker.
+
+    Raises:
+        SessionStoreError: The session cannot be opened: unknown, damaged, or in use.
+    """
+    store = open_store(prepared.loaded, prepared.home)
+    session = await in_thread(lambda: _session(store, prepared, resume))
+    try:
+        launched = await _assemble(prepared, bus, store, session)
+        await take_up(launched.core, session.state)
+    except BaseException:
+        session.close()
+        raise
+
+    return launched
+
+
+def _session(store: FileSessionStore, prepared: Prepared, resume: str | None) -> Session:
+    if resume is not None:
+        return store.open(resume)
+
+    return store.create(
+        pod=prepared.loaded.manifest.pod.name,
+        system_prompt=prepared.system_prompt,
+        config=config_of(prepared),
+    )
+
+
+def config_of(prepared: Prepared) -> dict[str, object]:
+    """Return what a session records of how it was run; nothing secret."""
+    manifest, client = prepared.loaded.manifest, prepared.provider.client
+    compaction = manifest.compaction
+    return {
+        "provider": client.provider,
+        "model": client.model,
+        "context_window": client.context_window,
+        "max_tokens": manifest.worker.max_tokens,
+        "temperature": manifest.worker.temperature,
+        "reasoning_effort": manifest.worker.reasoning_effort,
+        "engine": manifest.context.engine,
+        "compaction": compaction.model_dump(mode="json", exclude_none=True, exclude={"provider"})
+        if compaction
+        else None,
+    }
+
+
+async def _assemble(
+    prepared: Prepared, bus: EventBus, store: FileSessionStore, session: Session
+) -> Launched:
+    manifest = prepared.loaded.manifest
+    summarizer = Summarizer(
+        lambda: prepared.summaries.client,
+        asyncio.get_running_loop(),
+        use_grammar=prepared.summaries.takes_grammar,
+    )
+    # The compressor's numbers are those of the Worker, which needs the engine's tools first.
+    desk = Desk(
+        settings=manifest.compaction or CompactionSection(),
+        weigh=lambda item: core.worker.meter.weigh(item),
+        sizes=lambda: core.sizes(),
+        summarize=summarizer,
+        window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
+    )
+    host = _host(prepared, bus, desk)
+    journal = SessionJournal(session, prepared.masker)
+    stages = _Stages(host, _prune(manifest.compaction, host))
+    tools = await host.tools(lambda: tuple(core.worker.history))
+    worker = _worker(prepared, bus, journal, stages, tools)
+    state = session.state
+    worker.set_history(state.history, watermark=state.watermark, turns=state.turns)
+    core = PodCore(
+        loaded=prepared.loaded,
+        home=prepared.home,
+        store=store,
+        bus=bus,
+        journal=journal,
+        worker=worker,
+        host=host,
+        thresholds=_thresholds(prepared),
+        memory=CompactionMemory(),
+        summarizer=summarizer,
+        prune=stages.prune,
+        config=config_of(prepared),
+        moves_pointer=True,
+    )
+    compactor = Compactor(core)
+    stages.trigger.compactor = compactor
+    driver = RunDriver(core, compactor, _key_hint(prepared))
+    worker.on_usage(driver.measured)
+    clients = {id(p): p for p in (prepared.provider, prepared.summaries)}
+    return Launched(core, driver, compactor, tuple(clients.values()))
+
+
+@define
+class _Stages:
+    """Our steps before each request, in order: prune, then see whether to compact, then select."""
+
+    host: EngineHost
+    prune: PruneHook | None
+    trigger: TriggerStage = field(factory=TriggerStage)
+
+    def in_order(self) -> tuple[RequestStage, ...]:
+        first = (self.prune,) if self.prune is not None else ()
+        return (*first, self.trigger, self.host)
+
+
+def _prune(section: CompactionSection | None, host: EngineHost) -> PruneHook | None:
+    """`[compaction]` governs the built-in engine alone."""
+    if section is None or host.builtin is None:
+        return None
+
+    return PruneHook(prune_config(section))
+
+
+def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
+    """Return the host of the engine that the manifest names, or of the built-in in its place."""
+    section = prepared.loaded.manifest.context
+
+    def notice(engine: str, message: str) -> None:
+        bus.publish(EngineNotice(engine=engine, message=message))
+
+    engine: ContextEngine = Compressor(desk)
+    if section.engine != Compressor.name:
+        try:
+            engine = load_engine(section.engine, prepared.home.plugins)
+        except EngineUnavailable as error:
+            notice(section.engine, error.notice)
+
+    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool())
+
+
+def _worker(
+    prepared: Prepared,
+    bus: EventBus,
+    journal: SessionJournal,
+    stages: _Stages,
+    engine_tools: list[Tool],
+) -> Worker:
+    manifest = prepared.loaded.manifest
+    settings, budget = manifest.worker, manifest.budgets.run
+    own = {tool.name for tool in prepared.tools}
+    extra = [tool for tool in engine_tools if tool.name not in own]
+    limits = [n for n in (settings.max_requests, budget.requests) if n is not None]
+    return Worker(
+        prepared.provider.client,
+        system_prompt=prepared.system_prompt,
+        tools=[*prepared.tools, *extra],
+        hooks=prepared.hooks,
+        config=WorkerConfig(
+            options=RequestOptions(
+                max_tokens=settings.max_tokens,
+                temperature=settings.temperature,
+                reasoning_effort=settings.reasoning_effort,
+            ),
+            max_requests=min(limits) if limits else None,
+            max_tokens_used=budget.tokens,
+            max_seconds=budget.seconds,
+            tool_timeout_s=settings.tool_timeout_seconds,
+            tool_output_max_bytes=settings.tool_output_max_bytes,
+            native_schema=prepared.provider.takes_schema,
+            yield_on_overflow=True,
+        ),
+        ports=Ports(
+            journal=journal,
+            emit=EventTranslator(bus.publish, prepared.masker),
+            intake=cast("Intake", prepared.masker.mask_item),  # it keeps an item's type
+            stages=stages.in_order(),
+        ),
+    )
+
+
+def _thresholds(prepared: Prepared) -> Thresholds:
+    client = prepared.provider.client
+    return thresholds_for(
+        prepared.loaded.manifest.compaction,
+        provider=client.provider,
+        model=client.model,
+        window=client.context_window,
+    )
+
+
+def _key_hint(prepared: Prepared) -> str:
+    loaded, key = prepared.loaded, prepared.provider.key
+    where = f"check {key.source}" if key.value is not None else "the manifest names no key"
+    return f"{where}; `pod doctor {loaded.path}` tries it"

@@ -1,0 +1,407 @@
+"""`Pod`: one agent, launched from a manifest, on one session at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import anyio
+from attrs import frozen
+
+from pod.bus import EventBus, Subscription
+from pod.compaction.plan import CompactionError
+from pod.errors import PodBusy, PodClosed
+from pod.home import Home
+from pod.journal import in_thread
+from pod.launch import Launched, Prepared, launch, prepare
+from pod.protocol import CompactionDone, Envelope, Error, EventData, SessionChanged
+from pod.protocol.events import State
+from pod.runs import RunResult
+from worker.items import Image, Item, Text, UserMessage, new_uid
+from worker.text import is_blank
+
+if TYPE_CHECKING:
+    from manifests import LoadedManifest, PodManifest
+
+E = TypeVar("E", bound=EventData)
+_log = logging.getLogger("pod")
+
+
+@frozen
+class PodStatus:
+    """Where a pod stands. Sizes are tokens; `occupancy_source` says how that number is known."""
+
+    name: str
+    state: State
+    session_id: str
+    provider: str
+    model: str
+    engine: str
+    history_len: int
+    turns: int
+    watermark: int
+    occupancy: int
+    occupancy_source: str
+    window: int | None
+    compact_threshold: int | None
+    request_threshold: int | None
+    compaction_failures: int
+    compaction_disabled: bool
+    generation: int
+
+
+class Pod:
+    """A pod. `async with Pod.launch("reviewer.toml") as pod:` runs it; leaving the block closes it.
+
+    Operations are carried out one after the other. A run while another is going on is refused;
+    anything that arrives while history is compacted waits for it.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedManifest,
+        *,
+        home: Home,
+        env: Mapping[str, str],
+        resume: str | None = None,
+    ) -> None:
+        """Make a pod that `start` will launch; see `launch`."""
+        self._loaded = loaded
+        self._home = home
+        self._env = env
+        self._resume = resume
+        self._bus = EventBus()
+        self._gate = asyncio.Lock()
+        self._running = False
+        self._launched: Launched | None = None
+        self._prepared: Prepared | None = None
+        self._after_run: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------------ life
+
+    @classmethod
+    def launch(
+        cls,
+        manifest: str | Path | PodManifest,
+        *,
+        resume: str | None = None,
+        home: str | Path | None = None,
+        overrides: tuple[str, ...] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> Pod:
+        """Return a pod that is launched by `async with`, or by `await pod.start()`.
+
+        Args:
+            manifest: The path of a manifest, or a manifest.
+            resume: The id of a session to go on with; a new one is begun otherwise.
+            home: Where everything is kept; default: `$POD_HOME`, else the user's state folder.
+            overrides: Manifest keys to set, each as "KEY=VALUE".
+            env: The environment that keys and paths are looked up in; default: this process's.
+
+        Raises:
+            ManifestError: The manifest has mistakes, all of which are named.
+        """
+        from manifests import LoadedManifest, load_manifest
+
+        environment = dict(os.environ) if env is None else env
+        if isinstance(manifest, str | Path):
+            loaded = load_manifest(manifest, overrides=overrides, env=environment)
+        else:
+            here = Path.cwd()
+            loaded = LoadedManifest(path=here / "(given)", manifest=manifest, base_dir=here)
+
+        where = Home(Path(home)) if home is not None else Home.from_env(environment)
+        return cls(loaded, home=where, env=environment, resume=resume)
+
+    async def start(self) -> Self:
+        """Launch the pod; idempotent.
+
+        Raises:
+            PodError: A key, model file, tool or hook that the manifest names cannot be used.
+            SessionStoreError: The session is unknown, damaged or in use, or cannot be written.
+        """
+        if self._closed:
+            message = "the pod is closed"
+            raise PodClosed(message, hint="launch it again")
+
+        if self._launched is None:
+            prepared = await in_thread(lambda: prepare(self._loaded, self._home, self._env))
+            try:
+                self._launched = await launch(prepared, self._bus, resume=self._resume)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await prepared.provider.client.aclose()
+                    await prepared.summaries.client.aclose()
+                raise
+
+            self._prepared = prepared
+
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Wait for a compaction that is going on, then close the pod; idempotent.
+
+        Subscriptions end once what they hold was read. `cancel` first to close at once.
+        """
+        if self._closed:
+            return
+
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await self.idle()
+            if self._launched is not None:
+                await self._launched.aclose()
+
+        self._bus.close()
+
+    async def idle(self) -> None:
+        """Wait until no run and no compaction is going on."""
+        task = self._after_run
+        if task is not None and not task.done():
+            await asyncio.wait({task})
+
+        async with self._gate:
+            return
+
+    @staticmethod
+    def run_sync(
+        manifest: str | Path | PodManifest,
+        prompt: str,
+        **options: Any,  # noqa: ANN401  as `launch`
+    ) -> RunResult:
+        """Launch a pod, run one prompt, close the pod. For programs without an event loop.
+
+        `options` are those of `launch`. Raises as `launch`, `start` and `run` do.
+        """
+
+        async def main() -> RunResult:
+            async with Pod.launch(manifest, **options) as pod:
+                return await pod.run(prompt)
+
+        return asyncio.run(main())
+
+    # ------------------------------------------------------------------ what it does
+
+    async def run(
+        self,
+        prompt: str | UserMessage,
+        *,
+        output: type[Any] | None = None,
+        images: tuple[Image, ...] = (),
+    ) -> RunResult:
+        """Run a prompt to its end and return how it ended; a provider's failure is in the result.
+
+        A compaction that the run made due goes on in the background; the next operation, and
+        closing, wait for it.
+
+        Raises:
+            ValueError: The prompt is empty.
+            PodBusy: A run is going on already.
+        """
+        message = _message(prompt, images)
+        if is_blank(message.text) and not any(isinstance(p, Image) for p in message.parts):
+            text = "the prompt is empty"
+            raise ValueError(text)
+
+        launched = self._alive()
+        return await self._exclusively(lambda: launched.driver.run(message, output))
+
+    async def resume(self) -> RunResult:
+        """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
+        launched = self._alive()
+        return await self._exclusively(launched.driver.resume)
+
+    async def compact(self, focus: str | None = None) -> CompactionDone | None:
+        """Compact the history now, whatever its size; None where there is nothing to cut.
+
+        Raises:
+            CompactionError: It failed; the history is unchanged.
+        """
+        launched = self._alive()
+        await self._wait_for_compaction()
+        async with self._gate:
+            launched.core.set_state("compacting")
+            try:
+                return await launched.compactor.compact("manual", focus=focus)
+            finally:
+                launched.core.set_state("idle")
+
+    async def fork(self, at: str | None = None) -> Pod:
+        """Return a launched pod on a fork of this session, at its head or at an entry's hash.
+
+        The parent goes on as before. Raises `UnknownEntry` for a hash that is not in the session.
+        """
+        launched = self._alive()
+        await self._wait_for_compaction()
+        async with self._gate:
+            core = launched.core
+            session_id = core.session.session_id
+            child_id = await in_thread(lambda: core.store.fork(session_id, at))
+
+        child = Pod(self._loaded, home=self._home, env=self._env, resume=child_id)
+        return await child.start()
+
+    async def new(self) -> None:
+        """Begin a fresh session: the history is empty; the old session stays as it is."""
+        launched = self._alive()
+        await self._wait_for_compaction()
+        async with self._gate:
+            assert self._prepared is not None
+            core = launched.core
+            old_id, history = core.session.session_id, tuple(core.worker.history)
+            await core.host.end(old_id, history)
+            await in_thread(core.session.close)
+            self._launched = await launch(self._prepared, self._bus, resume=None)
+            new_id = self._launched.core.session.session_id
+            self._bus.publish(
+                SessionChanged(old_session_id=old_id, new_session_id=new_id, reason="new")
+            )
+
+    def cancel(self) -> None:
+        """Stop the run or the compaction that is going on; what was done so far stays."""
+        if self._launched is not None:
+            self._launched.core.worker.cancel()
+            self._launched.compactor.cancel()
+
+    def pause(self) -> None:
+        """Stop the run before its next request; `resume` goes on."""
+        if self._launched is not None:
+            self._launched.core.worker.pause()
+
+    # ------------------------------------------------------------------ what it shows
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        return self._loaded.manifest.pod.name
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session that is being written."""
+        return self._alive().core.session.session_id
+
+    @property
+    def history(self) -> tuple[Item, ...]:
+        """The items so far, oldest first."""
+        return tuple(self._alive().core.worker.history)
+
+    def status(self) -> PodStatus:
+        """Return where the pod stands."""
+        core = self._alive().core
+        occupancy = core.worker.occupancy()
+        return PodStatus(
+            name=core.name,
+            state=core.state,
+            session_id=core.session.session_id,
+            provider=core.worker.client.provider,
+            model=core.worker.client.model,
+            engine=core.host.name,
+            history_len=len(core.worker.history),
+            turns=core.worker.turns,
+            watermark=core.worker.watermark,
+            occupancy=occupancy.tokens,
+            occupancy_source=occupancy.source,
+            window=core.thresholds.window,
+            compact_threshold=core.thresholds.compact,
+            request_threshold=core.thresholds.request,
+            compaction_failures=core.memory.failures,
+            compaction_disabled=core.memory.disabled,
+            generation=core.memory.generation,
+        )
+
+    def on(self, event: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
+        """Call `callback(data)` on every event of this type. Returns how to stop it.
+
+        Callbacks run on the event loop and must not block; one that raises is logged.
+        """
+        return self._bus.on(event, callback)
+
+    def listen(self, callback: Callable[[Envelope], None]) -> Callable[[], None]:
+        """Call `callback(envelope)` on every event, numbered as published. Returns how to stop."""
+        return self._bus.listen(callback)
+
+    def events(self, *types: type[EventData]) -> Subscription:
+        """Return the events of these types, or all, from now on; it ends when the pod closes."""
+        return self._bus.subscribe(*types)
+
+    # ------------------------------------------------------------------ inside
+
+    def _alive(self) -> Launched:
+        if self._launched is None or self._closed:
+            message = "the pod is not running"
+            raise PodClosed(message, hint="use it inside `async with Pod.launch(…) as pod:`")
+
+        return self._launched
+
+    async def _exclusively(self, work: Callable[[], Any]) -> RunResult:
+        if self._running:
+            message = "a run is going on already"
+            raise PodBusy(message, hint="wait for its run_end, or cancel it")
+
+        self._running = True
+        try:
+            await self._wait_for_compaction()
+            async with self._gate:
+                result: RunResult = await work()
+        finally:
+            self._running = False
+
+        if result.outcome in {"finished", "limit_reached"}:
+            self._after_run = asyncio.create_task(self._compact_after_run(), name="after-run")
+
+        return result
+
+    async def _wait_for_compaction(self) -> None:
+        """Let the check after the last run, and the compaction it may bring, come first."""
+        task = self._after_run
+        if task is not None and not task.done() and task is not asyncio.current_task():
+            await asyncio.wait({task})
+
+    async def _compact_after_run(self) -> None:
+        """Compact where the run made it due. Its failure is told, and is no failure of the run."""
+        launched = self._launched
+        assert launched is not None
+        core = launched.core
+        async with self._gate:
+            try:
+                trigger = await launched.compactor.due_after_run()
+                if trigger is None:
+                    return
+
+                core.set_state("compacting")
+                await launched.compactor.compact(trigger)
+            except CompactionError:
+                pass  # Told by its event already; the history stays as it is.
+            except Exception as error:  # supervision point of a background task
+                _log.exception("compaction after a run failed")
+                self._bus.publish(Error(code="internal", message=str(error)))
+            finally:
+                core.set_state("idle")
+
+
+def _message(prompt: str | UserMessage, images: tuple[Image, ...]) -> UserMessage:
+    if isinstance(prompt, UserMessage):
+        return prompt
+
+    parts: tuple[Text | Image, ...] = (Text(prompt), *images) if prompt else images
+    return UserMessage(uid=new_uid(), parts=parts)

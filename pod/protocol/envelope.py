@@ -1,0 +1,59 @@
+"""The envelope of an event, and the table of all events by name."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+from attrs import frozen
+
+from pod.protocol import events
+from pod.protocol.events import EventData
+
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def event_name(cls: type[EventData]) -> str:
+    """Return an event's name on the wire: its class name in snake_case."""
+    return _WORD_START.sub("_", cls.__name__).lower()
+
+
+EVENTS: dict[str, type[EventData]] = {
+    event_name(cls): cls
+    for cls in vars(events).values()
+    if isinstance(cls, type)
+    and issubclass(cls, EventData)
+    and cls not in {EventData, events.ErrorInfo}
+}
+"""Every event's model, by its name on the wire."""
+
+
+@frozen
+class Envelope:
+    """One published event. `seq` rises by one within a launch; `ref` names a durable event's entry."""
+
+    seq: int
+    launch: str
+    ts: int
+    """Milliseconds since 1970, UTC."""
+    data: EventData
+    ref: tuple[str, int] | None = None
+
+    @property
+    def event(self) -> str:
+        """The event's name."""
+        return event_name(type(self.data))
+
+    def to_json(self) -> bytes:
+        """Return the event as one line of JSON, without its newline."""
+        line: dict[str, object] = {
+            "seq": self.seq,
+            "launch": self.launch,
+            "ts": self.ts,
+            "event": self.event,
+            "data": self.data.model_dump(exclude_none=True),
+        }
+        if self.ref is not None:
+            line["ref"] = self.ref
+
+        return orjson.dumps(line)
