@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -78,7 +77,7 @@ class Home:
         missing = [path, *path.parents]
         missing = missing[: next(n for n, folder in enumerate(missing) if folder.exists())]
         for folder in reversed(missing):
-            # The mode is set at birth, whatever the umask and however many parents are missing.
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            # One by one: the parents that `mkdir` would make itself are open to everybody.
+            folder.mkdir(mode=0o700, exist_ok=True)
 
         return path

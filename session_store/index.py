@@ -48,6 +48,7 @@ from .info import (
     SessionInfo,
     Tally,
     Writer,
+    inherited_tally,
     session_info,
     summarise,
     tallies_at,
@@ -86,13 +87,16 @@ class SearchHit:
 
 
 @frozen
-class Link:
+class SessionLink:
     """Where a session came from. `relation` is `fork`, `compact` or `salvage`."""
 
     child: str
     parent: str
     hash: str
+    """The entry of the parent at which the child begins."""
     relation: str
+    turns: int | None
+    """How many turns a fork inherits; None where nothing is inherited."""
 
 
 class SessionIndex:
@@ -133,10 +137,16 @@ class SessionIndex:
         """Return all sessions, newest activity first, damaged ones too. Raises as `sync` does."""
         return self._ask(self._list)
 
-    def children(self, session_id: str) -> list[Link]:
+    def links(self) -> list[SessionLink]:
+        """Return where every session that came from another came from, oldest first.
+
+        Raises as `sync` does.
+        """
+        return self._ask(_links)
+
+    def children(self, session_id: str) -> list[SessionLink]:
         """Return what came from the session, oldest first. Raises as `sync` does."""
-        query = "SELECT child, parent, hash, relation FROM links WHERE parent = ? ORDER BY child"
-        return self._ask(lambda db: [Link(*row) for row in db.execute(query, (session_id,))])
+        return [link for link in self.links() if link.parent == session_id]
 
     def compacted_child_of(self, session_id: str, digest: str) -> str | None:
         """Return the session that was compacted from that entry, if any. Raises as `sync` does."""
@@ -444,6 +454,18 @@ def _is_on_shared_file_system(path: Path) -> bool:
 
 def _has(text: str, word: str) -> bool:
     return word.casefold() in text.casefold()
+
+
+def _links(db: sqlite3.Connection) -> list[SessionLink]:
+    known = known_sessions(db)
+    query = "SELECT child, parent, hash, relation FROM links ORDER BY child"
+    links = []
+    for child, parent, digest, relation in db.execute(query):
+        inherits = relation == "fork" and known[child].summary.inherits
+        turns = inherited_tally(known, child).turns if inherits else None
+        links.append(SessionLink(child, parent, digest, relation, turns))
+
+    return links
 
 
 def _first_of_each(

@@ -254,12 +254,9 @@ def session_info(known: Mapping[str, Known], session_id: str, writer: Writer | N
     """Return the session as listings show it, with what it has from the one it was forked from."""
     summary = known[session_id].summary
     line = _line_of_descent(known, session_id)
-    inherited = Tally()
-    for one in reversed(line):
-        if one.inherited is not None:
-            inherited = one.inherited.after(inherited=inherited)
-
-    tally = summary.tally.after(inherited=inherited)
+    tally = summary.tally.after(inherited=inherited_tally(known, session_id))
+    orphan = next((one for one in line if one.lacks_parent), None)
+    damaged = summary.damaged or (_lost_parent(orphan) if orphan else None)
     return SessionInfo(
         session_id=session_id,
         pod=next((one.summary.pod for one in line if one.summary.pod), ""),
@@ -271,11 +268,21 @@ def session_info(known: Mapping[str, Known], session_id: str, writer: Writer | N
         tokens=tally.tokens,
         forked_from=summary.forked_from,
         compacted_from=summary.compacted_from,
-        interrupted=bool(tally.run_open) and writer is None,
+        # Of a damaged log nobody knows how its last run ended.
+        interrupted=bool(tally.run_open) and writer is None and damaged is None,
         writer=writer,
-        damaged=summary.damaged
-        or next((_lost_parent(one) for one in line if one.lacks_parent), None),
+        damaged=damaged,
     )
+
+
+def inherited_tally(known: Mapping[str, Known], session_id: str) -> Tally:
+    """Return what the session's history begins with, through all that it was forked from."""
+    inherited = Tally()
+    for one in reversed(_line_of_descent(known, session_id)):
+        if one.inherited is not None:
+            inherited = one.inherited.after(inherited=inherited)
+
+    return inherited
 
 
 def _line_of_descent(known: Mapping[str, Known], session_id: str) -> list[Known]:
