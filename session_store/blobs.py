@@ -18,6 +18,7 @@ from worker.text import clean_text, utf8_len
 
 from .atomic import read_file, write_file
 from .disk import Disk
+from .errors import UnsafePath
 
 INLINE_BYTES = 1 << 20
 """What is larger goes into a blob."""
@@ -60,6 +61,8 @@ class Blobs:
             data = read_file(self._disk, self._folder / name)
         except FileNotFoundError as error:
             raise BlobUnusable(f"has lost its blob {name}") from error
+        except UnsafePath as error:
+            raise BlobUnusable(f"has a blob {name} that is {error.why}") from error
 
         if sha256(data).hexdigest() != name:
             raise BlobUnusable(f"has a blob {name} that does not match its hash")

@@ -58,14 +58,13 @@ class Encoder:
 
 def _with_items_dumped(fields: Mapping[str, object]) -> dict[str, Any]:
     dumped: dict[str, Any] = dict(fields)
-    for key in ("items", "history"):
-        if dumped.get(key):
-            dumped[key] = [_dumped(item) for item in dumped[key]]
-        elif dumped.get(key) is not None:
-            dumped[key] = []
-
-    if "item" in dumped:
-        dumped["item"] = _dumped(dumped["item"])
+    for key in ("items", "history", "item"):
+        value = dumped.get(key)
+        if isinstance(value, (list, tuple)):
+            dumped[key] = [_dumped(item) for item in value]
+        elif value is not None:
+            # One item, or what is called so and is a number: `items` of `prune_advanced`.
+            dumped[key] = _dumped(value)
 
     return dumped
 

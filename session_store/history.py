@@ -72,7 +72,8 @@ class _OpenCalls:
         return bool(self._open)
 
     def take(self, data: dict[str, Any]) -> None:
-        for item in data.get("items") or ():
+        items = data.get("items")
+        for item in items if isinstance(items, list) else ():  # a number in `prune_advanced`
             self._take_item(item)
 
         amended = data.get("item")

@@ -33,6 +33,6 @@ def read_pointer(disk: Disk, path: Path) -> str | None:
 
 def write_pointer(disk: Disk, path: Path, session_id: str) -> None:
     """Move the pointer, whole and durable. Raises `OSError`."""
-    disk.make_folder(path.parent)
     data = orjson.dumps({"session_id": check_session_id(session_id)}) + b"\n"
+    disk.make_folder(path.parent)
     write_file(disk, path, data)

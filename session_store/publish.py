@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from .anchor import encode_anchor
 from .atomic import write_files
@@ -53,6 +54,12 @@ class Publisher:
                     self._layout.anchor(session_id): encode_anchor(refs[-1]),
                 },
             )
+
+    def withdraw(self, session_id: str) -> None:
+        """Take away a session that was published and not announced, as far as can be done."""
+        for path in (self._layout.log(session_id), self._layout.anchor(session_id)):
+            with suppress(OSError):  # the failure that brought us here is the one to tell
+                self._disk.unlink(path)
 
     def make_durable(self, session_id: str) -> None:
         """Return once what is in the session's log is on the medium.

@@ -267,7 +267,13 @@ class FileSessionStore:
         lock = self._opener.lock(session_id)
         try:
             self._publisher.publish(session_id, start, entries)
-            return self._opener.open_locked(session_id, lock)
+            try:
+                return self._opener.open_locked(session_id, lock)
+            except Exception:
+                # Nobody is told of it, so it must not be there: a compaction that failed would
+                # look like one that came to its end.
+                self._publisher.withdraw(session_id)
+                raise
         except BaseException:
             lock.release()
             raise

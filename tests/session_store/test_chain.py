@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from session_store.chain import START, Position, Walk, encode_entry
+
+_HARD = ["a\u2028b\u2029c", "\x85\x0b\x0c\x1c", "nul \x00 in it", "\r\n\n", "😀é\u200b", '"\\']
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+    | st.sampled_from(_HARD),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def log_of(*fields: dict[str, Any]) -> bytes:
+    data, position = b"", START
+    for number, each in enumerate(fields):
+        line, digest = encode_entry(position, 1000 + number, "note", each)
+        data += line
+        position = Position(position.seq + 1, digest, len(data))
+
+    return data
+
+
+def walked(data: bytes, start: Position = START) -> tuple[Walk, list[Any]]:
+    walk = Walk(io.BytesIO(data), start)
+    return walk, list(walk)
+
+
+def test_a_line_is_as_the_format_says() -> None:
+    line, digest = encode_entry(START, 1796058210123, "user_input", {"items": [1], "x": None})
+    head, body = line[:75], line[75:-1]
+    assert head == b'{"hash":"' + digest.encode() + b'",'
+    assert digest == hashlib.sha256(body).hexdigest()
+    assert line.endswith(b"\n")
+    assert body == (
+        b'"prev":"' + b"0" * 64 + b'","seq":0,"ts":1796058210123,'
+        b'"kind":"user_input","items":[1],"x":null}'
+    )
+
+
+@given(st.lists(st.dictionaries(st.text().filter(lambda key: key not in _OWN), _JSON), max_size=5))
+def test_what_goes_in_comes_out_of_a_walk(fields: list[dict[str, Any]]) -> None:
+    data = log_of(*fields)
+    assert data.count(b"\n") == len(fields), "no value ever makes a second line"
+    walk, entries = walked(data)
+    assert walk.failure is None
+    assert walk.position.offset == len(data)
+    assert [{k: v for k, v in e.data.items() if k not in _OWN} for e in entries] == fields
+    assert b"".join(e.raw + b"\n" for e in entries) == data
+
+
+_OWN = ("hash", "prev", "seq", "ts", "kind")
+
+
+@given(st.text(st.characters(), max_size=30))
+def test_any_text_gets_into_a_log_as_valid_utf8(text: str) -> None:
+    (entry,) = walked(log_of({"text": text, text: [text]}))[1]
+    entry.raw.decode("utf-8")
+    assert "\ud800" not in json.dumps(entry.data, ensure_ascii=False)
+
+
+def test_lone_surrogates_become_replacement_characters_the_same_way_each_time() -> None:
+    fields = {"items": [{"text": "x\ud835y"}, ("\ud83c\udf78",)]}
+    assert log_of(fields) == log_of(fields)
+    (entry,) = walked(log_of(fields))[1]
+    assert entry.data["items"] == [{"text": "x\ufffdy"}, ["\U0001f378"]]
+
+
+@pytest.mark.parametrize("own", _OWN)
+def test_an_entrys_own_keys_cannot_be_fields(own: str) -> None:
+    with pytest.raises(TypeError, match=own):
+        encode_entry(START, 1, "note", {own: 1})
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, {"a": {3}}, 2**70])
+def test_what_is_not_json_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        encode_entry(START, 1, "note", {"value": value})
+
+
+def test_a_walk_goes_on_from_where_an_earlier_one_stopped() -> None:
+    data = log_of({"n": 0}, {"n": 1}, {"n": 2})
+    first = walked(data)[1][0]
+    walk, rest = walked(data, first.next)
+    assert [entry.data["n"] for entry in rest] == [1, 2]
+    assert walk.head == rest[-1].ref
+
+
+def test_a_last_line_without_its_newline_is_an_entry() -> None:
+    data = log_of({"n": 0}, {"n": 1})
+    walk, entries = walked(data[:-1])
+    assert len(entries) == 2
+    assert walk.unterminated
+    assert walk.position.offset == len(data), "the next line begins after the newline to come"
+
+
+def rehashed(body: bytes) -> bytes:
+    return b'{"hash":"' + hashlib.sha256(body).hexdigest().encode() + b'",' + body + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"\n", "is not an entry"),
+        (b"\x00" * 300 + b"\n", "is not an entry"),
+        (b'{"hash":"' + b"0" * 64 + b'","prev":1}\n', "does not match its hash"),
+        (rehashed(b"not json"), "is not JSON"),
+        (rehashed(b'"prev":"x","seq":1,"ts":1}'), "is not an entry"),
+        (rehashed(b'"prev":"x","seq":1,"ts":1,"kind":7}'), "is not an entry"),
+        (rehashed(b'"prev":"x","seq":1,"ts":1,"kind":"note"}'), "does not follow entry 0"),
+    ],
+)
+def test_what_does_not_verify_is_named(line: bytes, reason: str) -> None:
+    good = log_of({"n": 0})
+    walk, entries = walked(good + line + b"more")
+    assert len(entries) == 1
+    assert walk.failure is not None
+    failure = walk.failure
+    assert (failure.seq, failure.reason, failure.offset) == (1, reason, len(good))
+    assert (failure.last, failure.terminated, failure.size) == (False, True, len(line))
+
+
+def test_more_that_must_hold_of_a_line() -> None:
+    good = log_of({"n": 0})
+    prev = json.loads(good)["hash"].encode()
+    start = b'"prev":"' + prev + b'","seq":'
+    for rest, reason in [
+        (b'1.0,"ts":1,"kind":"note"}', "does not follow entry 0"),
+        (b'true,"ts":1,"kind":"note"}', "does not follow entry 0"),
+        (b'2,"ts":1,"kind":"note"}', "does not follow entry 0"),
+        (b'1,"kind":"note"}', "has no time"),
+        (b'1,"ts":1,"kind":"note","hash":"' + b"0" * 64 + b'"}', "is not an entry"),
+    ]:
+        walk, _ = walked(good + rehashed(start + rest))
+        assert walk.failure is not None
+        assert walk.failure.reason == reason, rest
+
+    assert walked(rehashed(start + b'1,"ts":1,"kind":"note"}'))[0].failure.reason == (  # type: ignore[union-attr]  # it failed
+        "is not the first of a log"
+    )
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_at_all_make_a_walk_raise(data: bytes) -> None:
+    walk, entries = walked(data)
+    assert entries == []
+    assert (walk.failure is None) == (data == b"")
