@@ -52,7 +52,11 @@ class Endpoint:
     @property
     def shown_url(self) -> str:
         """The base URL as it may be shown: without user, password and query."""
-        parts = urlsplit(self.base_url)
+        try:
+            parts = urlsplit(self.base_url)
+        except ValueError:
+            return "an address that cannot be read"
+
         host = parts.netloc.rpartition("@")[2]
         return self.mask(f"{parts.scheme}://{host}{parts.path}")
 

@@ -41,7 +41,12 @@ _WHOLE = (b"{", b"[", b"<")  # what a body begins with that is no stream of even
 _DRAIN_S = 0.25
 
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-_WRONG_ADDRESS = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError)
+_UNUSABLE = (
+    httpx.UnsupportedProtocol,
+    httpx.InvalidURL,
+    httpx.LocalProtocolError,
+    UnicodeEncodeError,  # a header that is not ASCII
+)
 _LOST = (
     httpx.TimeoutException,
     httpx.NetworkError,
@@ -219,9 +224,8 @@ def _join(base_url: str, path: str) -> str:
 
 def _retrying(policy: RetryPolicy, waits: list[Retrying]) -> tenacity.AsyncRetrying:
     """Return the attempts of one request; each wait that is due is noted in `waits`, not slept."""
-    backoff = tenacity.wait_exponential_jitter(
-        initial=policy.first_wait_s, max=policy.max_wait_s, jitter=policy.first_wait_s
-    )
+    first_s = policy.first_wait_s
+    backoff = tenacity.wait_exponential(multiplier=first_s) + tenacity.wait_random(0, first_s)
 
     def wait_s(state: tenacity.RetryCallState) -> float:
         asked = _failed(state).failure.retry_after_s
@@ -461,7 +465,7 @@ def _translated(endpoint: Endpoint) -> Iterator[None]:
         yield
     except _NOT_CONNECTED as error:
         raise _NotConnected(unreachable(endpoint, _words(error))) from error
-    except _WRONG_ADDRESS:
+    except _UNUSABLE:
         # Without its words and cause: they may quote a header, and so the key.
         raise _Failed(unusable(endpoint)) from None
     except _LOST as error:

@@ -7,12 +7,11 @@ A *scheme* maps an `LlmRequest` to one provider's JSON and its stream to the eve
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from attrs import field, frozen
 
-if TYPE_CHECKING:
-    from worker.items import Item, Reasoning, Text, ToolCall
+from worker.items import Item, Reasoning, Text, ToolCall
 
 StopReason: TypeAlias = Literal[
     "end", "tool_calls", "max_tokens", "stop_sequence", "refusal", "content_filter", "partial"
