@@ -58,7 +58,8 @@ async def attempt(call: Callable[[], Awaitable[T]]) -> T | Failure:
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Finish `work` and return what it returns; a cancellation meanwhile comes at the next await.
 
-    For the few steps that must not be torn apart, such as "journal, then remember".
+    For the few steps that must not be torn apart, such as "journal, then remember". A caller that
+    makes several of them in a row needs a checkpoint in between, or cancelling never gets its turn.
     """
     task = asyncio.ensure_future(work)
     interrupted: asyncio.CancelledError | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from .calls import CallBatch
 from .errors import ContextOverflow, HookFailed, OutputInvalid, WorkerError
@@ -67,8 +68,9 @@ class Runner:
         However it ends, the history is whole: what was streamed is kept, every call has a result.
         """
         try:
-            with self._scope:
-                return await self._from_the_start()
+            end = await self._until_cancelled()
+            # A cancellation that came during the last commit is still to be heard.
+            await checkpoint()
         except asyncio.CancelledError:
             # The task itself is being cancelled: no more hooks, but the history is left whole.
             await self._try_to_clean_up()
@@ -81,6 +83,12 @@ class Runner:
 
             await self._tell_abort(str(error))
             raise
+
+        return end
+
+    async def _until_cancelled(self) -> RunEnd:
+        with self._scope:
+            return await self._from_the_start()
 
         await uninterrupted(self._clean_up())
         await self._tell_abort("cancelled")
@@ -145,6 +153,7 @@ class Runner:
     async def _loop(self) -> RunEnd:
         end: RunEnd | None = None
         while end is None:
+            await checkpoint()
             end = self._stopped() or await self._before_request() or await self._step()
 
         return end

@@ -157,7 +157,7 @@ class TokenMeter:
         self._added_raw = self._added_since_sent_raw = 0.0
 
     def restore(self, sent: Iterable[Item], now: Iterable[Item], input_tokens: int) -> None:
-        """Take up an earlier measurement: of a request that held `sent`; `now` would be sent now."""
+        """Note that a request goes out; `raw` is what it holds, if not the history as projected."""
         self.items_raw = sum(map(self.weigh_raw, sent))
         self.request_sent()
         self.measured(input_tokens)
@@ -198,7 +198,7 @@ class TokenMeter:
         self._added_raw = self._added_since_sent_raw
 
     def added_tokens(self) -> float:
-        """Return the fitted estimate of what was added since the last measured request went out."""
+        """Return the fitted estimate of what was added since the last measured request."""
         return self._added_raw * self.scale
 
     def occupancy(self) -> Occupancy:

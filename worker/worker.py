@@ -117,7 +117,7 @@ class Worker:
         self._usage_callbacks: list[UsageCallback] = []
         self._progress: RunProgress | None = None
         self._runner: Runner | None = None
-        self._paused = False
+        self._paused = self._yielded = False
 
     # ------------------------------------------------------------------ history
 
@@ -320,7 +320,10 @@ class Worker:
         get an `interrupted` error result instead. Limits and sums count on after `yielded`, and
         begin anew otherwise; the `output` that was asked for stays. Raises as `run` does.
         """
-        return await self._drive(self._progress or RunProgress(self.ports.clock()))
+        progress = self._progress or RunProgress(self.ports.clock())
+        return await self._drive(
+            progress if self._yielded else progress.successor(self.ports.clock())
+        )
 
     def restore_paused(self) -> None:
         """Say that the history was left by a paused run: its open calls were never started."""
@@ -343,19 +346,14 @@ class Worker:
 
         progress.calls_never_ran, self._paused = self._paused, False
         self._runner = Runner(self, progress)
-        self._progress = progress.successor(self.ports.clock())
+        self._progress, self._yielded = progress, False
         try:
             end = await self._runner.run()
         finally:
             self._runner = None
-            self._progress.repaired = progress.repaired
-
-        if end.outcome == "yielded":
-            self._progress = progress
-        elif end.outcome == "finished":
-            self._progress = None
 
         self._paused = end.outcome == "paused"
+        self._yielded = end.outcome == "yielded"
         return _result(end, progress)
 
     # ------------------------------------------------------------------ inside

@@ -58,6 +58,7 @@ class Bench:
     events: list[WorkerEvent]
     keeps_prefix: bool
     seeded: set[str]
+    on_event: Callable[[WorkerEvent], None] = lambda _event: None
 
     def seed(self, items: Iterable[Item], **options: Any) -> None:
         """Give the worker a history that a journal held before."""
@@ -110,10 +111,14 @@ def make_bench(
     client = options.pop("client", None) or ScriptedClient(
         answers, on_request=is_committed, context_window=window
     )
-    ports = Ports(
-        journal=journal, emit=lambda event, _ref: events.append(event), stages=stages, **options
-    )
+
+    def hear(event: WorkerEvent, _ref: Ref) -> None:
+        events.append(event)
+        made.on_event(event)
+
+    ports = Ports(journal=journal, emit=hear, stages=stages, **options)
     worker = Worker(
         client, system_prompt="You help.", tools=tools, hooks=hooks, config=config, ports=ports
     )
-    return Bench(worker, client, journal, events, keeps_prefix, seeded)
+    made = Bench(worker, client, journal, events, keeps_prefix, seeded)
+    return made
