@@ -154,8 +154,8 @@ class HttpClient:
             raise after_attempts(failed.failure, attempts) from failed.__cause__
 
         if exchange is not None:
-            async with aclosing(exchange):
-                async for event in exchange.events():
+            async with aclosing(exchange), aclosing(exchange.events()) as events:
+                async for event in events:
                     yield event
 
     async def _begin(self, body: bytes) -> _Exchange:
