@@ -15,8 +15,8 @@ import os
 import sqlite3
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -32,9 +32,10 @@ from .errors import InvalidSessionId, SessionNotFound, StorageFailed, UnsafePath
 from .index_rows import (
     SCHEMA,
     WORDS,
+    Piece,
     Stamp,
     Unusable,
-    add_message,
+    add_pieces,
     forget,
     known_sessions,
     remember,
@@ -277,29 +278,26 @@ class SessionIndex:
 
     def _make_searchable(self, db: sqlite3.Connection) -> None:
         query = "SELECT session_id, searchable_to FROM sessions WHERE searchable_to != read_to"
+        pieces: list[Piece] = []
         for session_id, place in db.execute(query).fetchall():
             # Unreadable or gone by now: then nothing of it is found, as the listing says.
             with suppress(OSError, UnsafePath, SessionNotFound):
-                self._add_messages(db, session_id, place)
+                for piece in self._pieces(session_id, place):
+                    pieces.append(piece)
+                    if sum(len(one.messages) for one in pieces) >= _BATCH:
+                        add_pieces(db, pieces)
+                        pieces = []
 
-    def _add_messages(self, db: sqlite3.Connection, session_id: str, place: str) -> None:
+        if pieces:
+            add_pieces(db, pieces)
+
+    def _pieces(self, session_id: str, place: str) -> Iterator[Piece]:
         reader = LogReader(self._disk, self._layout, session_id, Position(*orjson.loads(place)))
         entries = iter(reader)
         while chunk := list(islice(entries, _BATCH)):
             before, place = place, to_json(reader.position)
-            with transaction(db):
-                # Another process may have done the same meanwhile; then its work stands.
-                moved = db.execute(
-                    "UPDATE sessions SET searchable_to = ? WHERE session_id = ?"
-                    " AND searchable_to = ?",
-                    (place, session_id, before),
-                )
-                if moved.rowcount != 1:
-                    return
-
-                for entry in chunk:
-                    for message in messages_of(entry):
-                        add_message(db, session_id, message)
+            messages = [message for entry in chunk for message in messages_of(entry)]
+            yield Piece(session_id, before, place, messages)
 
     # --- the file -----------------------------------------------------------------------------
 
@@ -342,13 +340,11 @@ class SessionIndex:
         _make_private(self._path)
         address = f"file:{quote(os.fsencode(self._path))}?mode=rw"
         db = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-        try:
+        with ExitStack() as on_failure:
+            on_failure.callback(db.close)
             _prepare(db, self._path)
-        except BaseException:
-            db.close()
-            raise
-
-        return db
+            on_failure.pop_all()
+            return db
 
     def _remove(self) -> None:
         # The journals first: one that outlives its database would be replayed into the next.

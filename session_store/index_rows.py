@@ -80,6 +80,17 @@ class Stamp(NamedTuple):
     inode: int
 
 
+class Piece(NamedTuple):
+    """What a stretch of a session's log adds to what can be searched for."""
+
+    session_id: str
+    before: str
+    """The place where the stretch begins, as a column holds it."""
+    after: str
+    """The place where it ends."""
+    messages: list[Message]
+
+
 class Unusable(Exception):
     """The index cannot be used as it is. `rebuild`: it is ours, and may be made anew."""
 
@@ -94,14 +105,11 @@ def transaction(db: Database) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
-    except BaseException:
+        db.execute("COMMIT")
+    finally:
         # Of some failures, such as a full disk, the database has rolled back by itself.
         if db.in_transaction:
             db.execute("ROLLBACK")
-
-        raise
-
-    db.execute("COMMIT")
 
 
 def known_sessions(db: Database) -> dict[str, Known]:
@@ -161,17 +169,17 @@ def forget(db: Database, session_id: str) -> None:
     db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
-def add_message(db: Database, session_id: str, message: Message) -> None:
-    """Make a message searchable, in the place of the one it amends."""
-    seq, uid, role, text, amends = message
-    if amends:
-        db.execute("DELETE FROM messages WHERE session_id = ? AND uid = ?", (session_id, uid))
-
-    if text:
-        db.execute(
-            "INSERT INTO messages(session_id, seq, uid, role, text) VALUES (?, ?, ?, ?, ?)",
-            (session_id, seq, uid, role, text),
-        )
+def add_pieces(db: Database, pieces: Iterable[Piece]) -> None:
+    """Make all the messages searchable at once."""
+    with transaction(db):
+        for piece in pieces:
+            moved = db.execute(
+                "UPDATE sessions SET searchable_to = ? WHERE session_id = ? AND searchable_to = ?",
+                (piece.after, piece.session_id, piece.before),
+            )
+            # Another process may have done the same meanwhile; then its work stands.
+            for message in piece.messages if moved.rowcount == 1 else ():
+                _add_message(db, piece.session_id, message)
 
 
 def to_json(value: object) -> str:
@@ -195,7 +203,7 @@ def stamps_of(folder: Path) -> dict[str, Stamp]:
 
 def _summary(text: str) -> LogSummary:
     try:
-        values: dict[str, Any] = orjson.loads(text)
+        values = orjson.loads(text)
         for name in ("forked_from", "compacted_from", "recovered_from"):
             values[name] = values[name] and tuple(values[name])
 
@@ -211,3 +219,15 @@ def _tally(text: str | None) -> Tally | None:
         return Tally(**orjson.loads(text)) if text else None
     except (ValueError, TypeError) as error:
         raise Unusable(f"a row of it cannot be read ({error!r})", rebuild=True) from error
+
+
+def _add_message(db: Database, session_id: str, message: Message) -> None:
+    seq, uid, role, text, amends = message
+    if amends:
+        db.execute("DELETE FROM messages WHERE session_id = ? AND uid = ?", (session_id, uid))
+
+    if text:
+        db.execute(
+            "INSERT INTO messages(session_id, seq, uid, role, text) VALUES (?, ?, ?, ?, ?)",
+            (session_id, seq, uid, role, text),
+        )

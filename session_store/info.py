@@ -8,7 +8,7 @@ is only counted.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from attrs import Factory, define, evolve, frozen
 
@@ -310,12 +310,12 @@ def _birth(session_id: str) -> int:
     return int(session_id[:8] + session_id[9:13], 16) if session_id[14] == "7" else 0
 
 
-def _title(item: dict[str, Any]) -> str:
+def _title(item: dict[str, object]) -> str:
     texts = (_text(part.get("text")) for part in _dicts(item.get("parts")))
     return next((line for line in map(first_line, texts) if line), "")
 
 
-def _is_said(item: dict[str, Any]) -> bool:
+def _is_said(item: dict[str, object]) -> bool:
     return item.get("type") == "user_message" and item.get("origin", "user") == "user"
 
 
@@ -327,7 +327,7 @@ def _provenance(value: object) -> Provenance | None:
             return None
 
 
-def _dicts(value: object) -> list[dict[str, Any]]:
+def _dicts(value: object) -> list[dict[str, object]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

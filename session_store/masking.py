@@ -15,7 +15,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, quote_plus
 
 from attrs import evolve, frozen
@@ -126,7 +126,7 @@ class Masker:
                 text = self.mask(item.text)
                 return item if text is item.text else evolve(item, text=text)
 
-    def mask_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def mask_fields(self, fields: Mapping[str, object]) -> dict[str, object]:
         """Return an entry's JSON-ready fields without secrets.
 
         Items are masked as `mask_item` does, every other text by known values.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from worker.text import clean_text
 
@@ -80,7 +80,7 @@ def _message(seq: int, item: object, *, amends: bool) -> Message | None:
     return Message(seq, uid, role, text[:limit], amends) if text or amends else None
 
 
-def _texts(item: dict[str, Any]) -> Iterator[object]:
+def _texts(item: dict[str, object]) -> Iterator[object]:
     yield from (item.get("text"), item.get("summary"), item.get("content"))
     parts = item.get("parts")
     for part in parts if isinstance(parts, list) else []:

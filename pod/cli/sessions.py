@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -266,7 +266,7 @@ def find_session(store: FileSessionStore, text: str) -> str:
     raise SessionNotFound(text, f"{len(found)} begin so: {some}" if found else "none begins so")
 
 
-def info_json(info: SessionInfo) -> dict[str, Any]:
+def info_json(info: SessionInfo) -> dict[str, object]:
     """Return the session as `list --json` prints it; `damaged` is there only where it is so."""
     from attrs import asdict
 
@@ -314,7 +314,7 @@ def _show_covered(session_id: str, covered: Covered | None, *, as_json: bool) ->
         _say_steps(covered.items)
 
 
-def _state_json(state: SessionState) -> dict[str, Any]:
+def _state_json(state: SessionState) -> dict[str, object]:
     from worker.items_json import dump_items
 
     return {
@@ -353,7 +353,7 @@ def _told(found: VerifyReport, *, quiet: bool) -> VerifyReport:
     return found
 
 
-def _report_json(found: VerifyReport) -> dict[str, Any]:
+def _report_json(found: VerifyReport) -> dict[str, object]:
     return {
         "session_id": found.session_id,
         "ok": found.ok,

@@ -526,6 +526,20 @@ def test_a_locked_index_is_said_and_the_logs_answer(
     assert len(notices) == 2
 
 
+def test_nothing_is_written_where_nothing_is_new(
+    store: FileSessionStore, index: SessionIndex, notices: list[str]
+) -> None:
+    made(store, "one")
+    listed, found = index.sessions(), index.search("one")
+    holder = sqlite3.connect(index_path(store), isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    assert index.sessions() == listed
+    assert index.search("one") == found
+    assert notices == []
+    holder.close()
+
+
 def test_the_index_of_another_program_is_left_alone(
     store: FileSessionStore, index: SessionIndex, notices: list[str]
 ) -> None:
