@@ -22,12 +22,23 @@ def full_start(
     return {
         "pod": state.pod,
         "title": state.title,
-        **({"spawned_by": state.spawned_by} if state.spawned_by is not None else {}),
         **changes,
         "config": changes.get("config", state.config),
         "system_prompt": changes.get("system_prompt", state.system_prompt),
         "history": list(history),
     }
+
+
+def compacted_start(
+    old: SessionState, history: Sequence[Item], changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of the `session_start` of what `old` was compacted to, as `full_start`.
+
+    It goes on being what somebody started `old` for.
+    """
+    spawned = {} if old.spawned_by is None else {"spawned_by": old.spawned_by}
+    origin = {"compacted_from": [old.session_id, old.head.hash]}
+    return full_start(old, history, {**spawned, **changes, **origin})
 
 
 def compacted_entries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import asdict, fields
+from attrs import asdict, evolve, fields
 
 from worker.items import Item, is_turn_start
 from worker.items_json import load_item, load_items
@@ -158,10 +158,14 @@ class Fold:
         raise ValueError(f"no item has the uid {item.uid}")
 
     def _usage(self, data: dict[str, Any]) -> None:
-        draft, record = self._draft, _usage_record(data)
+        draft, before = self._draft, self._draft.totals
+        if data["input_tokens"] is None:  # the provider did not say
+            draft.totals = evolve(before, requests=before.requests + 1)
+            return
+
+        record = _usage_record(data)
         draft.usage.append(record)
         draft.fresh_compaction = False
-        before = draft.totals
         draft.totals = Totals(
             requests=before.requests + 1,
             input_tokens=before.input_tokens + record.input_tokens,

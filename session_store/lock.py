@@ -174,4 +174,4 @@ def _started(pid: int) -> int:
 def _command(argv: list[str]) -> str:
     """Return the program and its subcommand. No more: arguments hold prompts."""
     words = [Path(argv[0]).name, *argv[1:2]] if argv and argv[0] else []
-    return " ".join(word for word in words if word.replace("-", "").replace("_", "").isalnum())
+    return " ".join(word for word in words if word.isidentifier())

@@ -57,7 +57,8 @@ class Publisher:
 
     def withdraw(self, session_id: str) -> None:
         """Take away a session that was published and not announced, as far as can be done."""
-        for path in (self._layout.log(session_id), self._layout.anchor(session_id)):
+        layout = self._layout
+        for path in (layout.log(session_id), layout.anchor(session_id), layout.lock(session_id)):
             with suppress(OSError):  # the failure that brought us here is the one to tell
                 self._disk.unlink(path)
 

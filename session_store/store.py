@@ -11,7 +11,13 @@ from worker.items import Item
 
 from .ancestry import Ancestry
 from .chain import START, Entry, Position
-from .compacted import Entries, carried_watermark, compacted_entries, full_start
+from .compacted import (
+    Entries,
+    carried_watermark,
+    compacted_entries,
+    compacted_start,
+    full_start,
+)
 from .disk import Disk, storing
 from .errors import Holder, SessionNotFound
 from .fold import carried
@@ -158,7 +164,7 @@ class FileSessionStore:
         check_history(history)
         old = self._ancestry.state(session_id)
         self._publisher.make_durable(session_id)
-        start = full_start(old, history, {"compacted_from": [session_id, old.head.hash]})
+        start = compacted_start(old, history, {})
         entries = compacted_entries(
             old,
             history,
@@ -191,7 +197,6 @@ class FileSessionStore:
         check_history(history)
         old.write_anchor()
         state = self._ancestry.state(old.session_id, old.head.hash)
-        changes = {**(start or {}), "compacted_from": [old.session_id, old.head.hash]}
         entries = compacted_entries(
             state,
             history,
@@ -199,7 +204,7 @@ class FileSessionStore:
             compaction=compaction,
             carry_extensions=carry_extensions,
         )
-        return self._create(full_start(state, history, changes), entries)
+        return self._create(compacted_start(state, history, start or {}), entries)
 
     def children(self, session_id: str) -> list[str]:
         """Return the ids of the sessions forked or compacted from this one, oldest first."""
@@ -267,13 +272,10 @@ class FileSessionStore:
         lock = self._opener.lock(session_id)
         try:
             self._publisher.publish(session_id, start, entries)
-            try:
-                return self._opener.open_locked(session_id, lock)
-            except Exception:
-                # Nobody is told of it, so it must not be there: a compaction that failed would
-                # look like one that came to its end.
-                self._publisher.withdraw(session_id)
-                raise
+            return self._opener.open_locked(session_id, lock)
         except BaseException:
+            # Nobody is told of it, so it must not be there: a compaction that failed would look
+            # like one that came to its end.
+            self._publisher.withdraw(session_id)
             lock.release()
             raise

@@ -8,24 +8,30 @@ from pathlib import Path
 
 from session_store import Disk
 
-OPERATIONS = (
-    *("open", "make_folder", "write", "sync", "truncate"),
-    *("rename", "unlink", "sync_folder"),
-)
-
 
 class PowerCut(BaseException):
     """The end of the process, as seen from inside: nothing may catch it."""
 
 
 class FailingDisk(Disk):
-    """Raises `error` at the n-th operation that changes anything, from 1; later ones work."""
+    """Raises `error` at the n-th operation that changes anything, from 1.
 
-    def __init__(self, at: int, error: BaseException, *, sticky: bool = False) -> None:
+    Later ones work, unless it was a cut of power: then none does.
+    """
+
+    def __init__(self, at: int, error: BaseException) -> None:
         self._at = at
         self._error = error
-        self._sticky = sticky
+        self._sticky = isinstance(error, PowerCut)
         self.count = 0
+
+    def strike_in(self, steps: int) -> None:
+        """Raise at that many operations from now."""
+        self._at = self.count + steps
+
+    def mend(self) -> None:
+        """Raise no more."""
+        self._at = 10**9
 
     @property
     def struck(self) -> bool:
@@ -97,7 +103,7 @@ class PowerDisk(Disk):
 
     def _step(self) -> None:
         self._left -= 1
-        if self._left == 0:
+        if self._left <= 0:
             raise PowerCut
 
     def write(self, fd: int, data: bytes | memoryview) -> int:

@@ -143,11 +143,11 @@ def test_without_the_blob_there_is_no_entry(home: Path) -> None:
         disk = FailingDisk(10**9, OSError(28, "full"))
         store = a_store(home, disk=disk)
         session = store.open(session_id)
-        disk._at = disk.count + at  # noqa: SLF001  # counted from here
+        disk.strike_in(at)
         try:
             session.append_items("user_input", big_items()[:1])
         except StorageFailed:
-            disk._at = 10**9  # noqa: SLF001  # mended
+            disk.mend()
             session.close()
             assert a_store(home).verify(session_id).ok
         else:

@@ -179,7 +179,7 @@ def test_a_compaction_that_stops_anywhere_leaves_the_old_or_the_new(
         disk = FailingDisk(10**9, PowerCut() if crash else OSError(28, "full"))
         store = a_store(copy, disk=disk)
         old = store.open(old_id)
-        disk._at = disk.count + at  # noqa: SLF001  # counted from here
+        disk.strike_in(at)
         new = None
         try:
             new = store.publish_compacted(
@@ -203,7 +203,7 @@ def test_a_compaction_that_stops_anywhere_leaves_the_old_or_the_new(
         assert after.verify(old_id).ok
         for session in (old, new):
             if session is not None:
-                disk._at = 10**9  # noqa: SLF001  # mended
+                disk.mend()
                 session.close()
 
     assert at > 15

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.session_store.builders import a_store, audit, begun
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = 60
+KILLS = 40
 
 # Each child opens the session and appends for ever, from 10 bytes to 70,000, and says what is
 # acknowledged: a short write to a pipe is whole or not there. Its parent kills it soon after.

@@ -150,6 +150,15 @@ def test_usage_approvals_extensions_config(store: FileSessionStore, session: Ses
     assert state.turns == 1
 
 
+def test_a_request_that_nobody_measured_is_counted_and_no_more(
+    store: FileSessionStore, session: Session
+) -> None:
+    session.append("usage", history_len=1, input_tokens=None, output_tokens=None)
+    state = state_of(store, session)
+    assert state.usage == []
+    assert (state.totals.requests, state.totals.tokens) == (1, 0)
+
+
 def test_what_a_newer_version_wrote_is_skipped_and_kept(
     store: FileSessionStore, session: Session
 ) -> None:

@@ -185,7 +185,6 @@ def test_a_restore_keeps_up_with_the_parser(home: Path) -> None:
     assert len(store.restore(session.session_id).history) == 8000
     # Four times is what is meant; the rest is for a machine that does other things meanwhile.
     assert restoring < 12 * parsing, f"{restoring / parsing:.1f} times"
-    print(f"restore: {restoring / parsing:.1f} times parsing, {restoring * 125:.0f} µs an entry")
 
 
 def test_many_turns_do_not_slow_an_append_down(home: Path) -> None:

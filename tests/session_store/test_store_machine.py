@@ -152,4 +152,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+TestStore.settings = settings(max_examples=6, stateful_step_count=20, deadline=None)
