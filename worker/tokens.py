@@ -157,7 +157,7 @@ class TokenMeter:
         self._added_raw = self._added_since_sent_raw = 0.0
 
     def restore(self, sent: Iterable[Item], now: Iterable[Item], input_tokens: int) -> None:
-        """Note that a request goes out; `raw` is what it holds, if not the history as projected."""
+        """Take up an earlier measurement, of a request that held `sent`; next goes out `now`."""
         self.items_raw = sum(map(self.weigh_raw, sent))
         self.request_sent()
         self.measured(input_tokens)
