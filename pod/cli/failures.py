@@ -5,19 +5,31 @@ Errors are known by their names, so that nothing is imported for an error that d
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from pod.runs import RunResult
 
 FAILED = 1
 WRONG_USE = 2
 DAMAGED = 3
 REFUSED = 4
+INTERRUPTED = 130
+BROKEN_PIPE = 141
 
 EXIT_CODES: dict[str, int] = {
     "manifests.errors.ManifestError": WRONG_USE,
+    "pod.cli.prompt.PromptUnusable": WRONG_USE,
+    "pod.compaction.plan.CompactionError": FAILED,
+    "pod.errors.KeyMissing": WRONG_USE,
+    "pod.errors.NotBuilt": WRONG_USE,
+    "pod.errors.PluginFailed": WRONG_USE,
+    "pod.errors.PodError": FAILED,
+    "pod.models.ModelError": WRONG_USE,
     "session_store.errors.InvalidHistory": WRONG_USE,
     "session_store.errors.InvalidPodName": WRONG_USE,
     "session_store.errors.InvalidSessionId": WRONG_USE,
@@ -25,6 +37,12 @@ EXIT_CODES: dict[str, int] = {
     "session_store.errors.SessionNotFound": WRONG_USE,
     "session_store.errors.SessionStoreError": FAILED,
     "session_store.errors.UnknownEntry": WRONG_USE,
+    "worker.errors.ProviderRefused": REFUSED,
+    "worker.errors.ToolDefinitionError": WRONG_USE,
+    "worker.errors.WorkerError": FAILED,
+    "worker.llm.local.LocalExtraMissing": WRONG_USE,
+    "worker.llm.local.ModelFileInvalid": WRONG_USE,
+    "worker.llm.local.ModelFileMissing": WRONG_USE,
 }
 """By an error's full name. What is not here has the code of the nearest class it comes from."""
 
@@ -44,14 +62,25 @@ def report(error: BaseException) -> None:
     """Print on stderr what is wrong and what can be done, and the traceback under `--debug`."""
     from .listing import say
 
-    if _is_debugging():
-        say("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
-
-    message, hint = getattr(error, "message", None), getattr(error, "hint", "")
+    _say_traceback(error)
+    message, hint = getattr(error, "message", None), getattr(error, "hint", None) or ""
     if not isinstance(message, str):
-        message = str(error) or type(error).__name__
+        message, hint = str(error) or type(error).__name__, ""
 
-    say(f"{message}\n  {hint}" if hint else message, err=True)
+    below = [f"  {line}" for line in hint.split("\n") if line]
+    say("\n".join([message, *below]), err=True)
+
+
+def report_defect(error: BaseException) -> None:
+    """Print on stderr that the error is ours, and what to send to whom it concerns."""
+    from .listing import say
+
+    _say_traceback(error)
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    say(f"this is a defect of podworker: {what}", err=True)
+    more = "" if is_debugging() else "; the same command with --debug shows where"
+    say(f"  sessions are as they were acknowledged{more}", err=True)
+    say("  please report it with that, the command line and `pod --version`", err=True)
 
 
 @contextmanager
@@ -68,11 +97,76 @@ def reported() -> Iterator[None]:
         raise click.exceptions.Exit(exit_code(error)) from None
 
 
-def _listed(error: BaseException) -> int | None:
-    names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(error).__mro__)
-    return next((EXIT_CODES[name] for name in names if name in EXIT_CODES), None)
+@contextmanager
+def launching(manifest: object) -> Iterator[None]:
+    """Let what keeps a pod from launching say what to do, and end with the code of wrong use.
+
+    Nothing was asked of a provider then: what the worker complains of is a file of the manifest.
+    """
+    from session_store import SessionInUse
+    from worker.errors import WorkerError
+
+    try:
+        yield
+    except SessionInUse as error:
+        error.hint = f"work on a copy: pod run {manifest} --fork {error.session_id}"
+        raise
+    except WorkerError as error:
+        report(error)
+        raise click.exceptions.Exit(WRONG_USE) from None
 
 
-def _is_debugging() -> bool:
+def run_exit_code(result: RunResult) -> int:
+    """Return the exit code that the end of a run stands for."""
+    if result.outcome in {"finished", "paused", "yielded"}:
+        return 0
+
+    if result.outcome == "cancelled":
+        return INTERRUPTED
+
+    return FAILED if result.exception is None else exit_code(result.exception)
+
+
+def is_debugging() -> bool:
+    """Tell whether `--debug` was given, before or behind the command."""
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.find_root().params.get("debug"))
+    return context is not None and bool(context.meta.get(_DEBUG))
+
+
+_DEBUG = "pod.debug"
+_F = TypeVar("_F", bound=Callable[..., object])
+
+
+def debug_option(function: _F) -> _F:
+    """Give a command the option `--debug`, which it need not take itself."""
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            context.meta[_DEBUG] = True
+
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=remember,
+        help="Show tracebacks.",
+    )(function)
+
+
+def _say_traceback(error: BaseException) -> None:
+    if not is_debugging():
+        return
+
+    import traceback
+
+    from .listing import say
+
+    say("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
+
+
+def _listed(error: BaseException) -> int | None:
+    own = getattr(error, "exit_code", None)
+    names = (f"{cls.__module__}.{cls.__qualname__}" for cls in type(error).__mro__)
+    found = next((EXIT_CODES[name] for name in names if name in EXIT_CODES), None)
+    # A model that cannot be pulled and one that is not there have one class and two codes.
+    return own if found is not None and isinstance(own, int) else found

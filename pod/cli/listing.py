@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 import click
 
@@ -43,12 +42,13 @@ def say(text: str, *, err: bool = False) -> None:
     Control characters are shown and not sent. What the encoding lacks is drawn in ASCII or
     escaped.
     """
-    click.echo(_showable(text, sys.stderr if err else sys.stdout), err=err)
+    stream = sys.stderr if err else sys.stdout
+    click.echo(showable(text, stream.encoding or "ascii"), err=err)
 
 
 def say_json(value: object) -> None:
     """Print `value` as one JSON document; in ASCII where the encoding is not UTF-8."""
-    click.echo(json.dumps(value, ensure_ascii=not _is_utf8(sys.stdout)))
+    click.echo(json.dumps(value, ensure_ascii=not is_utf8(sys.stdout.encoding)))
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -114,17 +114,22 @@ def width() -> int | None:
     return None
 
 
-def _showable(text: str, stream: TextIO) -> str:
+def showable(text: str, encoding: str) -> str:
+    """Return the text as a terminal of that encoding can show it, and is not moved by it."""
     text = _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
-    if _is_utf8(stream):
+    if is_utf8(encoding):
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
-    encoding = stream.encoding or "ascii"
     drawable = "".join(
         char if _fits(char, encoding) else chr(code).translate(_DRAWN)
         for char, code in ((char, ord(char)) for char in text)
     )
     return drawable.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def is_utf8(encoding: str | None) -> bool:
+    """Tell whether that is a name of UTF-8."""
+    return (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"
 
 
 def _fits(char: str, encoding: str) -> bool:
@@ -134,7 +139,3 @@ def _fits(char: str, encoding: str) -> bool:
         return False
 
     return True
-
-
-def _is_utf8(stream: TextIO) -> bool:
-    return (stream.encoding or "").lower().replace("-", "").replace("_", "") == "utf8"

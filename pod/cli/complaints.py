@@ -1,0 +1,30 @@
+"""What is logged while a command runs: its line on stderr, its traceback only under `--debug`."""
+
+from __future__ import annotations
+
+import logging
+
+from .failures import is_debugging
+from .listing import say
+
+_OURS = ("pod", "worker", "session_store", "manifests")
+
+
+class _OnStderr(logging.Handler):
+    def __init__(self, *, with_traceback: bool) -> None:
+        super().__init__(logging.WARNING)
+        self.with_traceback = with_traceback
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.with_traceback:
+            say(self.format(record), err=True)
+        elif record.name.partition(".")[0] in _OURS:
+            say(record.getMessage(), err=True)
+
+
+def complain_on_stderr() -> None:
+    """Let warnings of ours reach stderr as one line, and under `--debug` everybody's, whole.
+
+    Without this the logging module would print tracebacks by itself.
+    """
+    logging.getLogger().handlers[:] = [_OnStderr(with_traceback=is_debugging())]

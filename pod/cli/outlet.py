@@ -1,0 +1,82 @@
+"""Stdout of one run: what goes there is the answer or the events, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import BinaryIO
+
+from attrs import define, field
+
+from .listing import showable
+
+
+@define
+class Outlet:
+    """Writes to stdout at once. When nobody reads any more, `on_closed` is called, once."""
+
+    stream: BinaryIO
+    encoding: str
+    is_terminal: bool
+    on_closed: Callable[[], None] = lambda: None
+    is_closed: bool = field(default=False, init=False)
+    at_line_start: bool = field(default=True, init=False)
+
+    def write(self, text: str) -> None:
+        """Write text as it is; on a terminal without what would move its cursor."""
+        if not text:
+            return
+
+        shown = showable(text, self.encoding) if self.is_terminal else text
+        self.write_bytes(shown.encode(self.encoding, "backslashreplace"))
+        self.at_line_start = text.endswith("\n")
+
+    def end_line(self) -> None:
+        """Begin a new line, if the last one has not ended."""
+        if not self.at_line_start:
+            self.write("\n")
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes and flush."""
+        if self.is_closed:
+            return
+
+        try:
+            self.stream.write(data)
+            self.stream.flush()
+        except BrokenPipeError:
+            self.is_closed = True
+            self.on_closed()
+
+
+@contextmanager
+def claimed_stdout() -> Iterator[Outlet]:
+    """Give stdout to the caller alone; what anything else prints meanwhile goes to stderr.
+
+    That holds for tools and plugins that print, and for the processes that they start.
+    """
+    stdout = sys.stdout
+    stdout.flush()
+    encoding, is_terminal = stdout.encoding or "utf-8", stdout.isatty()
+    with redirect_stdout(sys.stderr):
+        try:
+            number = stdout.fileno()
+        except (io.UnsupportedOperation, AttributeError):  # not a file: a test's, or a program's
+            yield Outlet(stdout.buffer, encoding, is_terminal)
+            return
+
+        kept = os.dup(number)
+        try:
+            os.dup2(sys.stderr.fileno(), number)
+            # Not `with`: closing flushes, and what a broken pipe did not take is not to be tried
+            # again.
+            stream = open(kept, "wb", buffering=0, closefd=False)  # noqa: SIM115  see above
+            yield Outlet(stream, encoding, is_terminal)
+        finally:
+            with suppress(OSError):  # stderr may be closed, and stdout stays what it is then
+                os.dup2(kept, number)
+
+            os.close(kept)
