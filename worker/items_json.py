@@ -7,9 +7,10 @@ on reading, so a log of a newer version still restores.
 from __future__ import annotations
 
 import base64
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from cattrs import Converter
+from cattrs.errors import CattrsError
 from cattrs.gen import make_dict_unstructure_fn, override
 
 from .items import (
@@ -33,19 +34,19 @@ _ITEM_TYPES: dict[str, type[Any]] = {
     "summary_message": SummaryMessage,
     "system_note": SystemNote,
 }
-_PART_TYPES: dict[str, type[Any]] = {
-    "text": Text,
-    "image": Image,
-    "reasoning": Reasoning,
-    "tool_call": ToolCall,
+_NAMES: dict[type[Any], str] = {
+    **{cls: name for name, cls in _ITEM_TYPES.items()},
+    Text: "text",
+    Image: "image",
+    Reasoning: "reasoning",
+    ToolCall: "tool_call",
 }
-_NAMES = {cls: name for name, cls in (_ITEM_TYPES | _PART_TYPES).items()}
 
 
 def _same(value: object, cls: type[Any]) -> object:
     # Left alone, cattrs would make text of a number, and true of any text.
     if type(value) is not cls:
-        message = f"{value!r} is not {cls.__name__}"
+        message = f"expected {cls.__name__}, found {type(value).__name__}"
         raise TypeError(message)
 
     return value
@@ -58,12 +59,12 @@ def _make_converter() -> Converter:
     for scalar in (str, int, bool):
         converter.register_structure_hook(scalar, _same)
 
-    def structure_part(value: dict[str, Any], _: object) -> object:
-        return converter.structure(value, _PART_TYPES[value["type"]])
-
     # A frozen union is dispatched by `type` alone: cattrs need not guess from the fields.
-    converter.register_structure_hook(Text | Image, structure_part)
-    converter.register_structure_hook(Text | Reasoning | ToolCall, structure_part)
+    for union in (Text | Image, Text | Reasoning | ToolCall):
+        types = {_NAMES[cls]: cls for cls in get_args(union)}
+        converter.register_structure_hook(
+            union, lambda value, _, types=types: converter.structure(value, types[value["type"]])
+        )
 
     def tagged(cls: type[Any], name: str) -> None:
         # Fields at their default are left out: a line says only what is so.
@@ -77,12 +78,10 @@ def _make_converter() -> Converter:
         plain = make_dict_unstructure_fn(cls, converter, **own)
         converter.register_unstructure_hook(cls, lambda value: {"type": name, **plain(value)})
 
-    for part_cls in (Text, Image, Reasoning, ToolCall):
-        tagged(part_cls, _NAMES[part_cls])
-
+    # Parts come first: the items' own hooks are made of theirs.
     converter.register_unstructure_hook(Covers, make_dict_unstructure_fn(Covers, converter))
-    for item_cls in _ITEM_TYPES.values():
-        tagged(item_cls, _NAMES[item_cls])
+    for cls in (Text, Image, Reasoning, ToolCall, *_ITEM_TYPES.values()):
+        tagged(cls, _NAMES[cls])
 
     return converter
 
@@ -104,7 +103,7 @@ def load_item(value: dict[str, Any]) -> Item:
     try:
         cls = _ITEM_TYPES[value["type"]]
         return cast("Item", _CONVERTER.structure(value, cls))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, CattrsError) as error:
         kind = value.get("type") if isinstance(value, dict) else type(value).__name__
         message = f"not an item (type {kind!r}): {error!r}"
         raise ValueError(message) from error
