@@ -177,6 +177,7 @@ async def _assemble(
         sizes=lambda: core.sizes(),
         summarize=summarizer,
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
+        short_prompt=prepared.summaries.takes_grammar,
     )
     host = _host(prepared, bus, desk)
     journal = SessionJournal(session, prepared.masker)

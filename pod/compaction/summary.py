@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from pod.compaction.checks import SummaryProblem, summary_problem
 from pod.compaction.plan import CompactionError
@@ -71,6 +71,9 @@ class Assignment:
     max_tokens: int
     window: int
     """The summarizer's own window, in tokens."""
+    short: bool = False
+    """Whether the model is held to the sections by a grammar: small models copy what they are told
+    at length, so they are told little."""
 
 
 def write_summary(assignment: Assignment, summarize: Summarize) -> Written:
@@ -81,11 +84,25 @@ def write_summary(assignment: Assignment, summarize: Summarize) -> Written:
     """
     texts = blocks(assignment.items)
     written = Written(assignment.previous, Usage(0, 0, 0, 0), "")
+    used = _Used(summarize)
     for record in _records(texts, assignment):
-        answer = _attempt(record, written.text, assignment, summarize)
-        written = Written(answer.text.strip(), _added(written.usage, answer.usage), answer.model)
+        answer = _attempt(record, written.text, assignment, used)
+        written = Written(answer.text.strip(), used.usage, answer.model)
 
     return written
+
+
+@define
+class _Used:
+    """A `Summarize` that adds up what every answer used, refused ones too."""
+
+    summarize: Summarize
+    usage: Usage = field(factory=lambda: Usage(0, 0, 0, 0))
+
+    def __call__(self, call: SummaryCall) -> SummaryAnswer:
+        answer = self.summarize(call)
+        self.usage = _added(self.usage, answer.usage)
+        return answer
 
 
 def _records(texts: list[str], assignment: Assignment) -> list[str]:
@@ -153,7 +170,8 @@ def _call(
         parts = [prompt("previous"), fence(previous, delimiter), *parts]
 
     words = max(80, assignment.max_tokens // 2)
-    parts.append(prompt("summarize").replace("{words}", str(words)))
+    wording = "summarize_short" if assignment.short else "summarize"
+    parts.append(prompt(wording).replace("{words}", str(words)))
     if assignment.focus:
         parts.append(prompt("focus").replace("{focus}", assignment.focus))
 
@@ -174,4 +192,4 @@ def _added(total: Usage, one: Usage) -> Usage:
 
 def output_cap(threshold: int, window: int) -> int:
     """Return how many tokens a summary may have: a quarter of what it must fit in, within bounds."""
-    return max(256, min(4_096, threshold // 4, window // 4))
+    return max(512, min(4_096, threshold // 4, window // 4))

@@ -34,6 +34,8 @@ class Desk:
     summarize: Summarize
     window: Callable[[], int]
     """The summarizer's own window, in tokens."""
+    short_prompt: bool = False
+    """Whether the summarizer is a small model that a grammar holds to the sections."""
 
 
 class Compressor(ContextEngine):
@@ -96,6 +98,7 @@ class Compressor(ContextEngine):
             focus=request.focus,
             max_tokens=output_cap(request.threshold, self._desk.window()),
             window=self._desk.window(),
+            short=self._desk.short_prompt,
         )
         return write_summary(assignment, self._desk.summarize)
 
