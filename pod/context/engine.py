@@ -14,7 +14,9 @@ from typing import Any, Self, TypeAlias
 
 from .thresholds import resolve_model_threshold
 
-Message: TypeAlias = dict[str, Any]
+JsonDict: TypeAlias = dict[str, Any]
+"""What plugins pass around: a JSON object as a dict."""
+Message: TypeAlias = JsonDict
 """One message as the Chat Completions dialect has it, with our identity fields beside it."""
 
 MEMORY_CONTEXT_MAX_CHARS = 6000
@@ -58,7 +60,7 @@ class ContextEngine(ABC):
         """The engine's name; a plain class attribute will do."""
 
     @abstractmethod
-    def update_from_response(self, usage: dict[str, Any]) -> None:
+    def update_from_response(self, usage: JsonDict) -> None:
         """Take the usage of a response: `prompt_tokens`, `completion_tokens` and more."""
 
     @abstractmethod
@@ -121,7 +123,7 @@ class ContextEngine(ABC):
         """Return the messages with old tool results trimmed, and how many; asks no model."""
         return messages, 0
 
-    def cache_plan(self, *sections: list[Any]) -> list[Any] | None:
+    def cache_plan(self, *sections: list[Message]) -> list[Message] | None:
         """Return where the prompt cache should break, or None to leave it to the host."""
         return None
 
@@ -130,15 +132,17 @@ class ContextEngine(ABC):
     def on_turn_complete(  # noqa: B027  optional: by default nothing
         self,
         messages: list[Message],
-        usage: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ANN401  the contract's signature
+        usage: JsonDict | None = None,
+        **kwargs: object,
     ) -> None:
         """Look at the history after a turn; nothing is expected back."""
 
-    def on_session_start(self, session_id: str, **kwargs: Any) -> None:  # noqa: ANN401, B027  as above
+    def on_session_start(  # noqa: B027  optional, like the one above
+        self, session_id: str, **kwargs: object
+    ) -> None:
         """Take note of a session that begins, or goes on under another id after a compaction."""
 
-    def on_session_end(  # noqa: B027  as above
+    def on_session_end(  # noqa: B027  optional, like the ones above
         self, session_id: str, messages: list[Message]
     ) -> None:
         """Take note of a session's end; also called at each compaction, so be idempotent."""
@@ -155,11 +159,14 @@ class ContextEngine(ABC):
         model: str,
         context_length: int,
         base_url: str = "",
-        api_key: Any = "",  # noqa: ANN401  text, or a callable that gives it
+        api_key: object = "",
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """Take the model in force; the trigger is set from its window and `model_thresholds`."""
+        """Take the model in force; the trigger is set from its window and `model_thresholds`.
+
+        `api_key` is text, or a callable that gives it.
+        """
         # The configured share is remembered once: a model without an entry returns to it.
         configured = self.__dict__.setdefault("_configured_percent", self.threshold_percent)
         thresholds = getattr(self, "model_thresholds", None)
@@ -173,15 +180,15 @@ class ContextEngine(ABC):
 
     # ------------------------------------------------------------------ tools and display
 
-    def get_tool_schemas(self) -> list[dict[str, Any]]:
+    def get_tool_schemas(self) -> list[JsonDict]:
         """Return the tools that the engine offers the model, as bare function objects."""
         return []
 
-    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:  # noqa: ANN401  as above
+    def handle_tool_call(self, name: str, args: JsonDict, **kwargs: object) -> str:
         """Run one of the engine's tools and return JSON text."""
         return json.dumps({"error": f"Unknown context engine tool: {name}"})
 
-    def get_status(self) -> dict[str, Any]:
+    def get_status(self) -> JsonDict:
         """Return the numbers for a status line; `usage_percent` is between 0 and 100."""
         used = max(self.last_prompt_tokens, 0)
         share = 100 * used / self.context_length if self.context_length > 0 else 0
@@ -198,7 +205,7 @@ class ContextEngine(ABC):
         *,
         phase: str,
         default_message: str,
-        **context: Any,  # noqa: ANN401  the contract's signature
+        **context: object,
     ) -> str | None:
         """Return what is said of a routine compaction; None or blank says nothing."""
         return default_message if self.emit_automatic_compaction_status else None

@@ -45,6 +45,19 @@ class EngineMissingInPlugin(EngineUnavailable):
         )
 
 
+class EngineNotCopied(EngineUnavailable):
+    """A plugin hands the same engine to everybody, and it cannot be copied for one more pod."""
+
+    @property
+    def notice(self) -> str:
+        """One line: what failed and why, what is used instead, and what would help."""
+        return (
+            f"Context engine '{self.name}' could not be safely copied for this agent "
+            f"({self.reason}) — falling back to built-in compressor. An engine that holds a "
+            "connection, a lock or a thread should override clone_for_agent()."
+        )
+
+
 class BridgeError(ContextError):
     """An engine returned messages that cannot become a history; the text says which row and why."""
 

@@ -120,12 +120,13 @@ class Fence:
                 # While a commit runs there is no limit: it is never left half way.
                 timeout_s = None if remaining_s is None or self._has_begun else remaining_s
                 await asyncio.wait({wrapped}, timeout=timeout_s)
-        except BaseException:
-            self.cancel()
-            wrapped.cancel()
-            raise
 
-        return wrapped.result()
+            return wrapped.result()
+        finally:
+            # Work that ended well is past this: what it made is the caller's to commit.
+            if not wrapped.done() or wrapped.cancelled() or wrapped.exception() is not None:
+                self.cancel()
+                wrapped.cancel()
 
     def _timeout(self) -> EngineTimeout:
         if self._idle_s is not None and self.idle_s() >= self._idle_s:

@@ -1,0 +1,157 @@
+"""Where engines are: bundled, in the plugins folder, in installed distributions.
+
+Nothing of an engine is imported here: what is told of one is what its `plugin.yaml` or its
+distribution says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+from attrs import evolve, field, frozen
+
+BUILT_IN = "compressor"
+BUNDLED = Path(__file__).with_name("engines")
+ENTRY_POINT_GROUP = "pod.context_engines"
+
+_MANIFEST = "plugin.yaml"
+_MANIFEST_MAX_BYTES = 65_536
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@frozen
+class EngineInfo:
+    """What is known of an engine without loading it."""
+
+    name: str
+    """What a manifest names it by: its folder, or its entry point."""
+    source: Literal["built in", "bundled", "plugin", "entry point"]
+    path: Path | None = None
+    """Its folder; None for one that is built in or comes with a distribution."""
+    version: str = ""
+    description: str = ""
+    problem: str = ""
+    """Why it would not load, or what is wrong with what it says of itself."""
+    declared_name: str = ""
+    """The name in its `plugin.yaml`, where there is one."""
+    entry_point: EntryPoint | None = field(default=None, eq=False, repr=False)
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        if self.path is not None:
+            return str(self.path)
+
+        return self.entry_point.value if self.entry_point else ""
+
+
+def list_engines(plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> list[EngineInfo]:
+    """Return every engine there is: the built-in first, then in the order in which names win.
+
+    An engine that can never be reached, because another has its name, is listed with that problem.
+    """
+    listed: list[EngineInfo] = []
+    winners: dict[str, EngineInfo] = {}
+    for info in _every_engine(plugins_dir, bundled_dir):
+        winner = winners.setdefault(info.name, info)
+        hidden = f"hidden by the {winner.source} engine of this name"
+        listed.append(info if winner is info else evolve(info, problem=hidden))
+
+    return listed
+
+
+def find_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> EngineInfo | None:
+    """Return the engine that `name` means, or None. A name in a `plugin.yaml` counts last."""
+    infos = list(_every_engine(plugins_dir, bundled_dir))
+    by_name = (info for info in infos if info.name == name)
+    declared = (info for info in infos if info.declared_name == name)
+    return next(by_name, None) or next(declared, None)
+
+
+def _every_engine(plugins_dir: Path, bundled_dir: Path) -> Iterator[EngineInfo]:
+    yield EngineInfo(
+        BUILT_IN, "built in", description="Prune + Compact to a new session", version=""
+    )
+    yield from _in_folder(bundled_dir, "bundled")
+    yield from _in_folder(plugins_dir, "plugin")
+    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name):
+        yield _of_distribution(entry_point)
+
+
+def _in_folder(folder: Path, source: Literal["bundled", "plugin"]) -> Iterator[EngineInfo]:
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:
+        return  # No folder, no engines; one that cannot be read holds none that could be loaded.
+
+    for path in paths:
+        if _NAME.fullmatch(path.name) and (path / "__init__.py").is_file():
+            yield _of_folder(path, source)
+
+
+def _of_folder(path: Path, source: Literal["bundled", "plugin"]) -> EngineInfo:
+    try:
+        fields = _read_manifest(path / _MANIFEST)
+    except _BadManifest as error:
+        return EngineInfo(path.name, source, path, problem=f"{_MANIFEST}: {error}")
+
+    return EngineInfo(
+        path.name,
+        source,
+        path,
+        version=_one_line(fields.get("version")),
+        description=_one_line(fields.get("description")),
+        declared_name=_one_line(fields.get("name")),
+    )
+
+
+def _of_distribution(entry_point: EntryPoint) -> EngineInfo:
+    distribution = entry_point.dist
+    return EngineInfo(
+        entry_point.name,
+        "entry point",
+        version=distribution.version if distribution else "",
+        description=_one_line(distribution.metadata["Summary"]) if distribution else "",
+        entry_point=entry_point,
+    )
+
+
+class _BadManifest(Exception):
+    """The `plugin.yaml` cannot be used; the text says why."""
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MANIFEST_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _BadManifest("missing") from None
+    except OSError as error:
+        raise _BadManifest(error.strerror or str(error)) from error
+
+    if len(data) > _MANIFEST_MAX_BYTES:
+        raise _BadManifest(f"over {_MANIFEST_MAX_BYTES:,} bytes")
+
+    try:
+        fields = yaml.safe_load(data)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise _BadManifest(f"{line}{error.problem or 'not YAML'}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _BadManifest(f"not YAML ({type(error).__name__})") from error
+
+    if not isinstance(fields, dict):
+        raise _BadManifest("not a mapping of names to values")
+
+    return fields
+
+
+def _one_line(value: object) -> str:
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,1 @@
+"""Files that run under the names of Hermes modules. Do not import them from here."""

@@ -1,0 +1,1 @@
+"""The part of Hermes's `agent` package that context engines need."""

@@ -1,0 +1,71 @@
+"""One engine, one pod: whose an engine object is, and copies of those that plugins share."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import weakref
+
+from .attempt import tried
+from .engine import ContextEngine
+from .errors import EngineNotCopied
+
+_lock = threading.Lock()
+_in_use: dict[int, weakref.ref[ContextEngine]] = {}
+
+
+def owned(engine: ContextEngine, plugin: object, name: str) -> ContextEngine:
+    """Return an engine that no other pod has: `engine` itself, or its copy.
+
+    One that is in use, or that the module `plugin` holds on to, is copied by its
+    `clone_for_agent`; where that fails, the first pod gets the object itself.
+
+    Raises:
+        EngineNotCopied: The object is in use, and the copy failed.
+    """
+    with _lock:
+        is_used = _is_used(engine)
+        is_shared = is_used or any(value is engine for value in _globals(plugin))
+        if not is_shared:
+            return _taken(engine)
+
+        clone, failure = tried(lambda: _copy(engine))
+        if clone is not None:
+            return _taken(clone)
+
+        if not is_used:
+            return _taken(engine)
+
+        reason = f"{type(failure).__name__}: {failure}"
+        raise EngineNotCopied(name, reason) from failure
+
+
+def release_engine(engine: ContextEngine) -> None:
+    """Note that the pod of `engine` has ended, so that another pod may have the object itself."""
+    with _lock:
+        _in_use.pop(id(engine), None)
+
+
+def _copy(engine: ContextEngine) -> ContextEngine:
+    clone = getattr(engine, "clone_for_agent", None)
+    made = clone() if callable(clone) else copy.deepcopy(engine)
+    if made is None or made is engine:
+        given = "None" if made is None else "the engine itself"
+        raise ValueError(f"clone_for_agent returned {given}")
+
+    return made
+
+
+def _is_used(engine: ContextEngine) -> bool:
+    reference = _in_use.get(id(engine))
+    return reference is not None and reference() is engine
+
+
+def _taken(engine: ContextEngine) -> ContextEngine:
+    key = id(engine)
+    _in_use[key] = weakref.ref(engine, lambda _: _in_use.pop(key, None))
+    return engine
+
+
+def _globals(plugin: object) -> list[object]:
+    return list(vars(plugin).values()) if hasattr(plugin, "__dict__") else []
