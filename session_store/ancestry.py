@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .chain import Entry, EntryRef
 from .disk import Disk
 from .errors import SessionDamaged, SessionNotFound, UnknownEntry
-from .fold import Fold
+from .fold import fold
 from .ids import is_session_id
 from .layout import LOG_SUFFIX, Layout
 from .reader import LogReader, read_entries
@@ -176,16 +177,8 @@ class Ancestry:
         return _ids(self._layout)
 
     def _fold(self, link: Link, inherited: SessionState | None) -> SessionState:
-        fold = Fold(inherited)
-        for entry in read_entries(self._disk, self._layout, link.session_id):
-            fold.take(entry)
-            if entry.hash == link.upto:
-                return fold.state()
-
-        if link.upto is not None:
-            raise UnknownEntry(link.session_id, link.upto, "no hash is that")
-
-        return fold.state()
+        entries = read_entries(self._disk, self._layout, link.session_id)
+        return fold(_until(entries, link), inherited)
 
 
 def origin_of(start: Entry) -> tuple[str, str] | None:
@@ -198,6 +191,16 @@ def origin_of(start: Entry) -> tuple[str, str] | None:
                 pass
 
     return None
+
+
+def _until(entries: Iterator[Entry], link: Link) -> Iterator[Entry]:
+    for entry in entries:
+        yield entry
+        if entry.hash == link.upto:
+            return
+
+    if link.upto is not None:
+        raise UnknownEntry(link.session_id, link.upto, "no hash is that")
 
 
 def _parent(session_id: str, start: Entry) -> Link:

@@ -41,7 +41,7 @@ class Disk:
             raise
 
         found = os.fstat(fd)
-        unsafe = _why_unsafe(found, stat.S_ISREG(found.st_mode))
+        unsafe = _why_unsafe(found, is_right_type=stat.S_ISREG(found.st_mode))
         if unsafe:
             os.close(fd)
             raise UnsafePath(path, unsafe)
@@ -77,7 +77,7 @@ class Disk:
         with suppress(FileNotFoundError):  # nothing there is nothing unsafe
             found = os.lstat(path)
             link = "a symbolic link" if stat.S_ISLNK(found.st_mode) else ""
-            unsafe = link or _why_unsafe(found, stat.S_ISDIR(found.st_mode))
+            unsafe = link or _why_unsafe(found, is_right_type=stat.S_ISDIR(found.st_mode))
             if unsafe:
                 raise UnsafePath(path, unsafe)
 
@@ -133,7 +133,7 @@ def storing(what: str) -> Iterator[None]:
         raise StorageFailed(what, error.strerror or error) from error
 
 
-def _why_unsafe(found: os.stat_result, is_right_type: bool) -> str:  # noqa: FBT001
+def _why_unsafe(found: os.stat_result, *, is_right_type: bool) -> str:
     if not is_right_type:
         return "not what the store put there"
 

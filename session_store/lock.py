@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,30 +66,26 @@ def acquire(disk: Disk, path: Path, session_id: str, now_ms: int) -> SessionLock
             for an instant, so it is asked for a few times.
         OSError: What the system said of the file.
     """
+    found = _UNKNOWN
     for attempt in range(_TRIES):
-        fd = disk.open(path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            found = _read_record(fd)
-            os.close(fd)
-            if attempt == _TRIES - 1:
-                raise SessionInUse(session_id, found) from None
+        with ExitStack() as undo:
+            fd = disk.open(path, os.O_RDWR | os.O_CREAT)
+            undo.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found = _read_record(fd)
+            else:
+                # Not so if the session was removed, lock and all, since we opened the file.
+                if _is_at(path, fd):
+                    _write_record(fd, now_ms)
+                    undo.pop_all()
+                    return SessionLock(fd)
 
+        if attempt < _TRIES - 1:
             time.sleep(_PAUSE_S)
-            continue
-        except BaseException:
-            os.close(fd)
-            raise
 
-        if _is_at(path, fd):
-            _write_record(fd, now_ms)
-            return SessionLock(fd)
-
-        # The session was removed, lock file and all, between our opening and our locking it.
-        os.close(fd)
-
-    raise SessionInUse(session_id, _UNKNOWN)
+    raise SessionInUse(session_id, found)
 
 
 def holder(disk: Disk, path: Path) -> Holder | None:

@@ -43,7 +43,7 @@ class LogWriter:
         self._anchor = layout.anchor(session_id)
         self._fd = fd
         self._durability = durability
-        self._failure: Exception | None = None
+        self._failed = False
         self.position = position
         """Where the next entry will be."""
 
@@ -55,7 +55,7 @@ class LogWriter:
     @property
     def failed(self) -> bool:
         """Whether something failed, so that nothing more is written."""
-        return self._failure is not None
+        return self._failed
 
     def append(self, lines: bytes, after: Position) -> None:
         """Write the lines, which end at `after`, and return once they are durable.
@@ -65,17 +65,15 @@ class LogWriter:
             StorageFailed: The lines may be on disk or not; this writer is done.
         """
         self._check_usable()
-        try:
-            with storing(f"write {self._path.name}"):
-                self._check_untouched()
-                write_all(self._disk, self._fd, lines)
-                if self._durability is Durability.FSYNC:
-                    self._disk.sync(self._fd)
-        except BaseException as error:
-            # Also when interrupted half-way: how much was written is then just as unknown.
-            self._failure = error if isinstance(error, Exception) else StorageFailed("write", error)
-            raise
+        # Until all has gone well: whatever ends this early, how much was written is unknown.
+        self._failed = True
+        with storing(f"write {self._path.name}"):
+            self._check_untouched()
+            write_all(self._disk, self._fd, lines)
+            if self._durability is Durability.FSYNC:
+                self._disk.sync(self._fd)
 
+        self._failed = False
         self.position = after
 
     def anchor(self) -> None:
@@ -85,19 +83,16 @@ class LogWriter:
             StorageFailed: It could not be written, or an earlier write failed.
         """
         self._check_usable()
-        try:
-            with storing(f"write {self._anchor.name}"):
-                if read_anchor(self._disk, self._anchor) == self.head:
-                    return
-
+        self._failed = True
+        with storing(f"write {self._anchor.name}"):
+            if read_anchor(self._disk, self._anchor) != self.head:
                 # The anchor must never be ahead of the log, also after a loss of power.
                 if self._durability is Durability.FLUSH:
                     self._disk.sync(self._fd)
 
                 write_anchor(self._disk, self._anchor, self.head)
-        except BaseException as error:
-            self._failure = error if isinstance(error, Exception) else StorageFailed("write", error)
-            raise
+
+        self._failed = False
 
     def close(self) -> None:
         """Let go of the file. Doing so twice does nothing."""
@@ -106,9 +101,8 @@ class LogWriter:
             os.close(fd)
 
     def _check_usable(self) -> None:
-        if self._failure is not None:
-            why = f"an earlier write failed ({self._failure.args[0].splitlines()[0]})"
-            raise StorageFailed(f"write {self._path.name}", why) from self._failure
+        if self._failed:
+            raise StorageFailed(f"write {self._path.name}", "an earlier write failed")
 
         if self._fd < 0:
             raise StorageFailed(f"write {self._path.name}", "the session was closed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from attrs import evolve
 
@@ -59,12 +60,12 @@ class Opener:
         if not self._layout.log(session_id).exists():
             raise SessionNotFound(session_id)
 
-        lock = self.lock(session_id)
-        try:
-            return self.open_locked(session_id, lock)
-        except BaseException:
-            lock.release()
-            raise
+        with ExitStack() as undo:
+            lock = self.lock(session_id)
+            undo.callback(lock.release)
+            session = self.open_locked(session_id, lock)
+            undo.pop_all()
+            return session
 
     def open_locked(self, session_id: str, lock: SessionLock) -> Session:
         """Return the session whose lock is held already, as `open` does."""
@@ -76,15 +77,15 @@ class Opener:
             except FileNotFoundError as error:
                 raise SessionNotFound(session_id) from error
 
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, fd)
             with os.fdopen(fd, "rb", closefd=False) as file:
                 scan = Scan(file, session_id, anchor, START)
                 fold = self._folded(scan, session_id)
 
-            return self._writable(session_id, scan, fold, fd, lock)
-        except BaseException:
-            os.close(fd)
-            raise
+            session = self._writable(session_id, scan, fold, fd, lock)
+            undo.pop_all()
+            return session
 
     def _folded(self, scan: Scan, session_id: str) -> Fold:
         fold = Fold()

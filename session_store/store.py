@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -268,14 +268,14 @@ class FileSessionStore:
 
     def _create(self, start: Mapping[str, Any], entries: Entries) -> Session:
         session_id = uuid7(self._clock())
-        # Ours before anybody can see it, so that nobody else opens it first.
-        lock = self._opener.lock(session_id)
-        try:
+        with ExitStack() as undo:
+            # Ours before anybody can see it, so that nobody else opens it first.
+            lock = self._opener.lock(session_id)
+            undo.callback(lock.release)
+            # What nobody is told of must not be there: a compaction that failed would look like
+            # one that came to its end.
+            undo.callback(self._publisher.withdraw, session_id)
             self._publisher.publish(session_id, start, entries)
-            return self._opener.open_locked(session_id, lock)
-        except BaseException:
-            # Nobody is told of it, so it must not be there: a compaction that failed would look
-            # like one that came to its end.
-            self._publisher.withdraw(session_id)
-            lock.release()
-            raise
+            session = self._opener.open_locked(session_id, lock)
+            undo.pop_all()
+            return session

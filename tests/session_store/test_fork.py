@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import orjson
 import pytest
 
 from session_store import (
@@ -13,6 +14,7 @@ from session_store import (
     UnknownEntry,
     VerifyReport,
 )
+from session_store.chain import START, Position, encode_entry
 from session_store.store import DEEPEST_CHAIN
 from tests.session_store.builders import (
     a_call,
@@ -94,6 +96,28 @@ def test_an_entry_that_is_not_there(store: FileSessionStore, at: str) -> None:
             use(parent, at)
 
     assert store.ids() == [parent]
+
+
+def test_a_prefix_that_two_entries_share_names_neither(store: FileSessionStore) -> None:
+    # Among these 5,651 entries, two happen to have hashes that begin alike; so found by trying.
+    session_id, shared = "01a22e10-aaeb-7708-8b2f-e5eed8aadb69", "e63935d7"
+    fields = {"session_id": session_id, "format": 1, "pod": "probe"}
+    fields |= {"config": {}, "system_prompt": "", "history": []}
+    line, digest = encode_entry(START, 1, "session_start", fields)
+    lines = [line[:-1]]
+    for seq in range(1, 5651):
+        line, digest = encode_entry(Position(seq, digest, 0), 179, "note", {})
+        lines.append(line[:-1])
+
+    told(store, 1)
+    put_lines(store, session_id, lines)
+    with pytest.raises(UnknownEntry, match="begins the hashes of 2 entries"):
+        store.restore(session_id, shared)
+
+    for seq in (1022, 5650):
+        entry = orjson.loads(lines[seq])
+        assert entry["hash"].startswith(shared)
+        assert store.restore(session_id, entry["hash"][:12]).head.seq == seq
 
 
 def test_an_entry_of_the_parent_is_not_one_of_the_fork(store: FileSessionStore) -> None:
@@ -262,8 +286,6 @@ def test_a_session_that_inherits_from_itself_is_damaged(store: FileSessionStore)
 
     lines = lines_of(store, loop)
     assert b'"history":[]' in lines[0]
-    from session_store.chain import START, encode_entry
-
     fields = {"session_id": loop, "format": 1, "history": None, "forked_from": [loop, "0" * 64]}
     line, _ = encode_entry(START, 1, "session_start", fields)
     store.layout.anchor(loop).unlink()

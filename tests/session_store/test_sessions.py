@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from session_store import (
+    Disk,
     FileSessionStore,
     HeadMismatch,
     Position,
@@ -254,7 +255,9 @@ def test_other_programs_do_not_inherit_the_lock(store: FileSessionStore) -> None
     session = begun(store)
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
         session.close()
-        store.open(session.session_id).close()
+        with store.open(session.session_id) as again:
+            assert again.head == session.head
+
         child.kill()
 
 
@@ -324,10 +327,35 @@ def test_looking_who_writes_never_keeps_a_writer_out(store: FileSessionStore) ->
     looking.start()
     try:
         for _ in range(60):
-            store.open(session_id).close()
+            with store.open(session_id) as session:
+                assert session.head.seq == 8
     finally:
         stop.set()
         looking.join()
+
+
+def test_a_lock_that_was_removed_before_it_was_held_is_none(home: Path) -> None:
+    """Somebody removes the session between our opening its lock file and our locking it."""
+    session_id = told(a_store(home), 1)
+
+    class Removing(Disk):
+        left = 1
+
+        def open(self, path: Path, flags: int) -> int:
+            fd = super().open(path, flags)
+            if path.suffix == ".lock" and self.left:
+                self.left -= 1
+                path.unlink()
+
+            return fd
+
+    with a_store(home, disk=Removing()).open(session_id), pytest.raises(SessionInUse):
+        a_store(home).open(session_id)
+
+    always = Removing()
+    always.left = 100
+    with pytest.raises(SessionInUse):
+        a_store(home, disk=always).open(session_id)
 
 
 def test_a_log_that_changed_underneath_is_not_written(store: FileSessionStore) -> None:
