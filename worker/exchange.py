@@ -77,9 +77,15 @@ class Exchange:
         for stage in worker.ports.stages:
             # Each stage has a list of its own: what it does to it stays there.
             chosen = await stage.select(worker, list(sent.items))
-            if chosen is not None:
-                system = sent.system if chosen.system is None else chosen.system
-                sent = Selection(repair(chosen.items), system)
+            if chosen is None:
+                continue
+
+            items = repair(chosen.items)
+            if items:
+                sent = Selection(items, sent.system if chosen.system is None else chosen.system)
+            else:
+                text = "a selection left nothing to send; the whole history is sent instead"
+                worker.ports.emit(Alert("warning", text), None)
 
         raw = None
         if sent is not projected:

@@ -757,6 +757,20 @@ async def test_a_selection_changes_that_request_alone_and_is_repaired(bench: Any
     assert kinds(b.worker.project()) == kinds(b.worker.history)
 
 
+@pytest.mark.parametrize("selected", [[], [user_message(" ")]])
+async def test_a_selection_of_nothing_is_passed_over_with_a_warning(
+    bench: Any, selected: list[Item]
+) -> None:
+    stage = Stage(selects=lambda _items: Selection(selected, system="x"))
+    b = bench([say("done")], stages=(stage,))
+    await b.worker.run("go")
+    assert (kinds(b.client.requests[0].items), b.client.requests[0].system) == (
+        ["UserMessage"],
+        "You help.",
+    )
+    assert "left nothing to send" in b.told(Alert)[0].message
+
+
 @pytest.mark.moves_prefix(reason="prune drops old content")
 async def test_prune_moves_the_watermark_forward_once_and_for_all(bench: Any) -> None:
     @tool
