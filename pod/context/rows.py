@@ -46,6 +46,8 @@ _ROLES: Mapping[object, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+IMAGE_MARK = "[image]"
+"""Stands for an image where none can be."""
 _DATA_URL = "data:"
 _BASE64 = ";base64"
 
@@ -226,8 +228,9 @@ def _content(value: object, role: Role, place: str) -> _Content:
     if role == "user" and any(kind == "image" for kind, _ in parts):
         return parts
 
-    # As items join the texts of their parts.
-    return ("" if role == "assistant" else "\n").join(text for kind, text in parts)
+    # As items join the texts of their parts. Only what a user says can hold an image.
+    texts = [text if kind == "text" else IMAGE_MARK for kind, text in parts]
+    return ("" if role == "assistant" else "\n").join(texts)
 
 
 def _part(part: object, place: str) -> tuple[str, str]:

@@ -65,7 +65,7 @@ class _HermesFinder(MetaPathFinder):
             return None
 
         parent = fullname.rpartition(".")[0]
-        if parent and not _shares_its_name(sys.modules[parent]):
+        if parent and not _shares_its_name(sys.modules.get(parent)):
             return None
 
         file = _ROOT / SERVED[fullname]
@@ -108,12 +108,12 @@ _FINDER = _HermesFinder()
 _lock = threading.Lock()
 
 
-def _is_ours(module: ModuleType) -> bool:
+def _is_ours(module: ModuleType | None) -> bool:
     origin = getattr(getattr(module, "__spec__", None), "origin", None)
     return isinstance(origin, str) and Path(origin).is_relative_to(_ROOT)
 
 
-def _shares_its_name(package: ModuleType) -> bool:
+def _shares_its_name(package: ModuleType | None) -> bool:
     """Tell whether modules of ours may stand in `package`: it is ours, or open to everybody."""
     spec = getattr(package, "__spec__", None)
     is_namespace = spec is not None and spec.origin is None and hasattr(package, "__path__")

@@ -265,6 +265,20 @@ def test_of_equal_rows_without_uids_the_newest_items_are_meant() -> None:
     assert from_messages(rows, history) == history[1:]
 
 
+def test_an_image_where_none_can_be_leaves_a_mark() -> None:
+    messages = to_messages([ANSWER, RESULT])
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
+    messages[1]["content"] = [{"type": "text", "text": "a picture:"}, url]
+    web = {"type": "image_url", "image_url": "https://example.com/a.png"}
+
+    _, result, user = from_messages([*messages, {"role": "user", "content": [web, "x"]}], HISTORY)
+
+    assert isinstance(result, ToolResult)
+    assert result.summary + (result.content or "") == "a picture:\n[image]"
+    assert isinstance(user, UserMessage)
+    assert user.text == "[image: https://example.com/a.png]\nx"
+
+
 BAD_CALL = {"role": "assistant", "tool_calls": [{"id": "c"}]}
 BAD_PART = {"role": "user", "content": [{"type": "audio"}]}
 BAD_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}

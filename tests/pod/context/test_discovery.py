@@ -100,7 +100,7 @@ def test_a_name_in_a_plugin_yaml_counts_where_no_folder_has_it(
         ("", "plugin.yaml: not a mapping"),
         (b"\xff\xfe\xfd", "plugin.yaml: not YAML"),
         ("x" * 70_000, "plugin.yaml: over 65,536 bytes"),
-        ("[" * 5_000, "plugin.yaml: "),
+        ("[" * 1_500, "plugin.yaml: "),
         ("a: !!python/object/apply:os.system [x]\n", "plugin.yaml: line 1: "),
     ],
 )
