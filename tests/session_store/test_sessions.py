@@ -414,6 +414,32 @@ def test_threads_share_a_session(store: FileSessionStore) -> None:
     assert len(audit(store.layout.log(session.session_id))) == 101
 
 
+def test_writers_take_turns_and_never_mix(store: FileSessionStore) -> None:
+    session_id = told(store, 1)
+    written: list[str] = []
+
+    def write() -> None:
+        done = 0
+        while done < 15:
+            try:
+                with store.open(session_id) as session:
+                    written.append(session.append("extension", domain="d", payload=done).hash)
+                    done += 1
+            except SessionInUse:
+                continue
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+
+    for thread in threads:
+        thread.join()
+
+    hashes = [entry["hash"] for entry in audit(store.layout.log(session_id))]
+    assert len(written) == 60
+    assert sorted(hashes[9:]) == sorted(written)
+
+
 # --- readers ------------------------------------------------------------------------------------
 
 
@@ -453,3 +479,27 @@ def test_reading_goes_on_where_it_stopped(store: FileSessionStore) -> None:
 
     assert [entry.seq for entry in rest] == list(range(9, 17))
     assert list(store.entries(session.session_id, Position()))[9:] == rest
+
+
+def test_a_tail_that_is_mended_under_a_readers_eyes_is_no_damage(
+    store: FileSessionStore, home: Path, tmp_path: Path
+) -> None:
+    """The reader has read a torn tail; a writer cuts it off and goes on; the reader reads on."""
+    session_id = told(store, 2)
+    stale = tmp_path / "stale"
+    lines = store.layout.log(session_id).read_bytes().split(b"\n")
+    stale.write_bytes(b"\n".join([*lines[:9], b"torn" + lines[9], *lines[10:]]))
+
+    class Stale(Disk):
+        left = 1
+
+        def open(self, path: Path, flags: int) -> int:
+            if path.suffix == ".jsonl" and self.left:
+                self.left -= 1
+                return super().open(stale, flags)
+
+            return super().open(path, flags)
+
+    seen = list(a_store(home, disk=Stale()).entries(session_id))
+    assert seen == list(store.entries(session_id))
+    assert a_store(home, disk=Stale()).verify(session_id).ok
