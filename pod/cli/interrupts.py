@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from attrs import define, field
@@ -26,6 +26,8 @@ class Interrupts:
     """
 
     cancel: Callable[[], None]
+    before_leaving: Callable[[], None] = lambda: None
+    """Puts the terminal right, when a second signal ends the process."""
     received: int | None = field(default=None, init=False)
     """The signal that came, if one did."""
     _caught: list[signal.Signals] = field(factory=list, init=False)
@@ -62,6 +64,7 @@ class Interrupts:
 
     def _on_signal(self, number: int) -> None:
         if self.received is not None:
+            self.before_leaving()
             leave_now(number)
 
         self.received = number
@@ -72,7 +75,7 @@ class Interrupts:
         self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._keep_cancelling)
 
 
-def leave_now(number: int, _frame: FrameType | None = None) -> None:
+def leave_now(number: int) -> None:
     """End the process without waiting for anything. Sessions are safe whenever that happens."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # nobody is left to tell
