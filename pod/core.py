@@ -9,6 +9,7 @@ from attrs import define, evolve
 from manifests import CompactionSection, LoadedManifest
 from pod.bus import EventBus
 from pod.compaction.plan import Sizes
+from pod.compaction.preview import sizes_of
 from pod.compaction.prune_hook import PruneHook
 from pod.compaction.state import CompactionMemory
 from pod.compaction.summarizer import Summarizer
@@ -19,10 +20,9 @@ from pod.journal import SessionJournal, in_thread
 from pod.protocol import EventData, Status
 from pod.protocol.events import State
 from session_store import FileSessionStore, Session
-from worker.items import Item, is_turn_start
+from worker.items import Item
 from worker.projection import Projector
 from worker.prune import apply_prune
-from worker.tokens import text_tokens, tool_tokens
 from worker.worker import Worker
 
 
@@ -83,15 +83,7 @@ class PodCore:
 
     def sizes(self) -> Sizes:
         """Return what no compaction can remove, in fitted tokens."""
-        worker, scale = self.worker, self.worker.meter.scale
-        newest = next((item for item in reversed(worker.history) if is_turn_start(item)), None)
-        return Sizes(
-            system=round(text_tokens(worker.system_prompt) * scale),
-            tools=tuple(
-                (spec.name, round(tool_tokens(spec) * scale)) for spec in worker.tool_specs
-            ),
-            newest_message=round(worker.meter.weigh(newest)) if newest else 0,
-        )
+        return sizes_of(self.worker)
 
     def sent(self, items: Iterable[Item], watermark: int) -> list[Item]:
         """Return a history as it would be sent: pruned, capped and paired."""

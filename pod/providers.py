@@ -65,13 +65,25 @@ def build_provider(
         raise NotBuilt(message, hint=f"use one of {', '.join(_BUILT)}")
 
     if section.kind == "scripted":
-        return Provider(_scripted(section, loaded), Key(None, "none"))
+        return Provider(_scripted(section.script or "", section, loaded), Key(None, "none"))
 
     if section.kind == "local":
         local = LocalClient.for_section(section, loaded, home)
         return Provider(local, Key(None, "none"), takes_grammar=True, takes_schema=True)
 
     return _http_provider(section, read_key(section, loaded, env))
+
+
+def known_window(loaded: LoadedManifest, home: Home) -> int | None:
+    """Return the window of the manifest's model where that is known without asking anybody.
+
+    Reads no key. Raises as `build_provider` does for a local model that is not here.
+    """
+    section = loaded.manifest.provider
+    if section.kind != "local":
+        return section.context_window
+
+    return LocalClient.for_section(section, loaded, home).context_window
 
 
 def read_key(section: FallbackProvider, loaded: LoadedManifest, env: Mapping[str, str]) -> Key:
@@ -103,16 +115,16 @@ def read_key(section: FallbackProvider, loaded: LoadedManifest, env: Mapping[str
         return Key(value, f"the file {path.name}")
 
     if section.api_key_command:
-        return Key(_command_output(section, loaded), "api_key_command")
+        command = section.api_key_command
+        return Key(_command_output(command, section, loaded), "api_key_command")
 
     return Key(None, "none")
 
 
-def _command_output(section: FallbackProvider, loaded: LoadedManifest) -> str:
-    assert section.api_key_command is not None
+def _command_output(command: str, section: FallbackProvider, loaded: LoadedManifest) -> str:
     try:
         done = subprocess.run(  # noqa: S602  the manifest's author chose the command
-            section.api_key_command,
+            command,
             shell=True,
             capture_output=True,
             text=True,
@@ -147,11 +159,10 @@ def _missing(
     return KeyMissing(f"no key for {section.kind}: {problem}", hint=hint)
 
 
-def _scripted(section: FallbackProvider, loaded: LoadedManifest) -> LlmClient:
+def _scripted(script: str, section: FallbackProvider, loaded: LoadedManifest) -> LlmClient:
     from worker.llm import ScriptedClient
 
-    assert section.script is not None
-    path = loaded.resolve(section.script)
+    path = loaded.resolve(script)
     try:
         text = path.read_text(encoding="utf-8")
         return ScriptedClient.parse(

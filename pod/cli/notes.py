@@ -109,7 +109,9 @@ def compaction_failed(failed: protocol.CompactionFailed) -> str:
 
     count = failed.consecutive_failures
     lines = [f"compaction failed ({count} of {_MOST_FAILURES_SHOWN}): {failed.message}"]
-    if not failed.disabled:
+    if failed.trigger == "manual":
+        lines.append("  the history is unchanged")
+    elif not failed.disabled:
         lines.append("  the history is unchanged and the run goes on; next try after the next run")
     elif count == _MOST_FAILURES_SHOWN:
         lines.append(

@@ -11,6 +11,7 @@ import click
 
 from pod.home import Home
 
+from .compact import compact
 from .failures import DAMAGED, report, reported
 from .listing import counted, say, say_json, width
 
@@ -362,3 +363,6 @@ def _report_json(found: VerifyReport) -> dict[str, object]:
         "reason": found.reason,
         "head": found.head and found.head.hash,
     }
+
+
+sessions.add_command(compact)

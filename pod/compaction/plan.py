@@ -89,6 +89,13 @@ class Sizes:
         """What no compaction can go below."""
         return self.system + sum(size for _, size in self.tools) + self.newest_message
 
+    def floor_problem(self, threshold: int) -> str:
+        """Return what to say where the floor is over the threshold."""
+        return (
+            f"cannot compact below {threshold:,} tokens: "
+            f"what must stay is {self.floor:,} ({self.describe()})"
+        )
+
     def describe(self) -> str:
         """Return the parts, largest first, as one line."""
         parts = [("system prompt", self.system), ("newest message", self.newest_message)]

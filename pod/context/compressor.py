@@ -84,11 +84,7 @@ class Compressor(ContextEngine):
     def _check_floor(self, request: CompactionRequest) -> None:
         sizes = self._desk.sizes()
         if sizes.floor > request.threshold:
-            message = (
-                f"cannot compact below {request.threshold:,} tokens: "
-                f"what must stay is {sizes.floor:,} ({sizes.describe()})"
-            )
-            raise CompactionError("floor", message)
+            raise CompactionError("floor", sizes.floor_problem(request.threshold))
 
     def _write(self, covered: list[Item], request: CompactionRequest) -> Written:
         earlier = [item.text for item in covered if isinstance(item, SummaryMessage)]
