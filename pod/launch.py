@@ -21,6 +21,7 @@ from pod.context.engine import ContextEngine
 from pod.context.errors import EngineUnavailable
 from pod.context.host import EngineHost
 from pod.context.loader import load_engine
+from pod.context.ownership import release_engine
 from pod.context.threads import compaction_pool
 from pod.core import PodCore
 from pod.events import EventTranslator
@@ -61,15 +62,17 @@ class Launched:
     core: PodCore
     driver: RunDriver
     compactor: Compactor
-    clients: tuple[Provider, ...]
+    prepared: Prepared
 
     async def aclose(self) -> None:
         """Close the engine, the clients and the session, in this order."""
         core = self.core
         history = tuple(core.worker.history)
         await core.host.end(core.session.session_id, history)
-        for provider in self.clients:
-            await provider.client.aclose()
+        release_engine(core.host.engine)
+        clients = {id(p): p.client for p in (self.prepared.provider, self.prepared.summaries)}
+        for client in clients.values():
+            await client.aclose()
 
         await in_thread(core.session.close)
 
@@ -125,7 +128,7 @@ async def launch(prepared: Prepared, bus: EventBus, *, resume: str | None) -> La
     try:
         launched = await _assemble(prepared, bus, store, session)
         await take_up(launched.core, session.state)
-    except BaseException:
+    except BaseException:  # whatever it was, a cancellation too: the session must not stay locked
         session.close()
         raise
 
@@ -173,13 +176,13 @@ async def _assemble(
     # The compressor's numbers are those of the Worker, which needs the engine's tools first.
     desk = Desk(
         settings=manifest.compaction or CompactionSection(),
-        weigh=lambda item: core.worker.meter.weigh(item),
-        sizes=lambda: core.sizes(),
+        weigh=lambda item: core.worker.meter.weigh(item),  # noqa: PLW0108  `core` comes later
+        sizes=lambda: core.sizes(),  # noqa: PLW0108  likewise
         summarize=summarizer,
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
         short_prompt=prepared.summaries.takes_grammar,
     )
-    host = _host(prepared, bus, desk)
+    host = await _host(prepared, bus, desk)
     journal = SessionJournal(session, prepared.masker)
     stages = _Stages(host, _prune(manifest.compaction, host))
     tools = await host.tools(lambda: tuple(core.worker.history))
@@ -205,8 +208,7 @@ async def _assemble(
     stages.trigger.compactor = compactor
     driver = RunDriver(core, compactor, _key_hint(prepared))
     worker.on_usage(driver.measured)
-    clients = {id(p): p for p in (prepared.provider, prepared.summaries)}
-    return Launched(core, driver, compactor, tuple(clients.values()))
+    return Launched(core, driver, compactor, prepared)
 
 
 @define
@@ -230,7 +232,7 @@ def _prune(section: CompactionSection | None, host: EngineHost) -> PruneHook | N
     return PruneHook(prune_config(section))
 
 
-def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
+async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
     """Return the host of the engine that the manifest names, or of the built-in in its place."""
     section = prepared.loaded.manifest.context
 
@@ -240,7 +242,8 @@ def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
     engine: ContextEngine = Compressor(desk)
     if section.engine != Compressor.name:
         try:
-            engine = load_engine(section.engine, prepared.home.plugins)
+            # Importing a plugin runs its code, which may take its time: never on the event loop.
+            engine = await in_thread(lambda: load_engine(section.engine, prepared.home.plugins))
         except EngineUnavailable as error:
             notice(section.engine, error.notice)
 

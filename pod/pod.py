@@ -18,7 +18,7 @@ from pod.compaction.plan import CompactionError
 from pod.errors import PodBusy, PodClosed
 from pod.home import Home
 from pod.journal import in_thread
-from pod.launch import Launched, Prepared, launch, prepare
+from pod.launch import Launched, launch, prepare
 from pod.protocol import CompactionDone, Envelope, Error, EventData, SessionChanged
 from pod.protocol.events import State
 from pod.runs import RunResult
@@ -79,7 +79,6 @@ class Pod:
         self._gate = asyncio.Lock()
         self._running = False
         self._launched: Launched | None = None
-        self._prepared: Prepared | None = None
         self._after_run: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -134,13 +133,11 @@ class Pod:
             prepared = await in_thread(lambda: prepare(self._loaded, self._home, self._env))
             try:
                 self._launched = await launch(prepared, self._bus, resume=self._resume)
-            except BaseException:
+            except BaseException:  # a cancellation too: a local server must not stay behind
                 with anyio.CancelScope(shield=True):
                     await prepared.provider.client.aclose()
                     await prepared.summaries.client.aclose()
                 raise
-
-            self._prepared = prepared
 
         return self
 
@@ -266,12 +263,11 @@ class Pod:
         launched = self._alive()
         await self._wait_for_compaction()
         async with self._gate:
-            assert self._prepared is not None
             core = launched.core
             old_id, history = core.session.session_id, tuple(core.worker.history)
             await core.host.end(old_id, history)
             await in_thread(core.session.close)
-            self._launched = await launch(self._prepared, self._bus, resume=None)
+            self._launched = await launch(launched.prepared, self._bus, resume=None)
             new_id = self._launched.core.session.session_id
             self._bus.publish(
                 SessionChanged(old_session_id=old_id, new_session_id=new_id, reason="new")
@@ -379,10 +375,12 @@ class Pod:
 
     async def _compact_after_run(self) -> None:
         """Compact where the run made it due. Its failure is told, and is no failure of the run."""
-        launched = self._launched
-        assert launched is not None
-        core = launched.core
         async with self._gate:
+            launched = self._launched
+            if launched is None:
+                return
+
+            core = launched.core
             try:
                 trigger = await launched.compactor.due_after_run()
                 if trigger is None:
@@ -392,7 +390,7 @@ class Pod:
                 await launched.compactor.compact(trigger)
             except CompactionError:
                 pass  # Told by its event already; the history stays as it is.
-            except Exception as error:  # supervision point of a background task
+            except Exception as error:  # noqa: BLE001  supervision point of a background task
                 _log.exception("compaction after a run failed")
                 self._bus.publish(Error(code="internal", message=str(error)))
             finally:

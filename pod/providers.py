@@ -175,7 +175,7 @@ def _scripted(script: str, section: FallbackProvider, loaded: LoadedManifest) ->
 
 
 def _http_provider(section: FallbackProvider, key: Key) -> Provider:
-    from worker.llm import Endpoint, HttpClient, OpenAiChatScheme
+    from worker import llm
     from worker.llm.schemes.openai_chat import COMPATIBLE, OPENAI
 
     defaults = {"openai": OPENAI_BASE_URL, "ollama": OLLAMA_BASE_URL}
@@ -184,7 +184,7 @@ def _http_provider(section: FallbackProvider, key: Key) -> Provider:
     quirks = (
         OPENAI if official else evolve(COMPATIBLE, strict_alternation=section.strict_alternation)
     )
-    endpoint = Endpoint(
+    endpoint = llm.Endpoint(
         provider=section.kind,
         model=section.model or "",
         base_url=base_url,
@@ -192,7 +192,7 @@ def _http_provider(section: FallbackProvider, key: Key) -> Provider:
         context_window=section.context_window,
         key_source=key.source,
     )
-    client = HttpClient(endpoint, OpenAiChatScheme(quirks))
+    client = llm.HttpClient(endpoint, llm.OpenAiChatScheme(quirks))
     return Provider(client, key, takes_schema=official, base_url=base_url)
 
 
@@ -212,10 +212,10 @@ class LocalClient:
     ) -> LocalClient:
         """Return the client for a model that was pulled or a GGUF file; the file is checked."""
         from pod.models import resolve_model
-        from worker.llm.local import LocalServer
+        from worker.llm import local
 
         path = resolve_model(section.model or "", home.models, relative_to=loaded.base_dir)
-        server = LocalServer(path, context_window=section.context_window)
+        server = local.LocalServer(path, context_window=section.context_window)
         _ = server.context_window  # Reads the file's header: a damaged one is told of now.
         return cls(server, server.model_name)
 
@@ -246,14 +246,14 @@ class LocalClient:
                     yield event
 
     async def _ready(self) -> HttpClient:
-        from worker.llm import Endpoint, HttpClient, OpenAiChatScheme
+        from worker import llm
         from worker.llm.schemes.openai_chat import LLAMA_SERVER
 
         async with self._starting:
             base_url = await in_thread(self.server.start)
             if self._client is None or self._base_url != base_url:
                 self._base_url = base_url
-                endpoint = Endpoint(
+                endpoint = llm.Endpoint(
                     provider="local",
                     model=self.name,
                     base_url=base_url,
@@ -261,7 +261,7 @@ class LocalClient:
                     context_window=self.server.context_window,
                     idle_timeout_s=LOCAL_IDLE_TIMEOUT_S,
                 )
-                self._client = HttpClient(endpoint, OpenAiChatScheme(LLAMA_SERVER))
+                self._client = llm.HttpClient(endpoint, llm.OpenAiChatScheme(LLAMA_SERVER))
 
             return self._client
 

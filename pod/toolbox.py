@@ -1,4 +1,4 @@
-"""The tools, hooks and prompt files that a manifest names, loaded; listing them is the permission."""
+"""The tools, hooks and prompt files that a manifest names; listing them is the permission."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ EVENTS: dict[str, type[EventData]] = {
 
 @frozen
 class Envelope:
-    """One published event. `seq` rises by one within a launch; `ref` names a durable event's entry."""
+    """One published event; `seq` rises by one within a launch."""
 
     seq: int
     launch: str
@@ -38,6 +38,7 @@ class Envelope:
     """Milliseconds since 1970, UTC."""
     data: EventData
     ref: tuple[str, int] | None = None
+    """The session and the seq of the entry that makes a durable event durable."""
 
     @property
     def event(self) -> str:

@@ -1,0 +1,1 @@
+"""Prune and Compact: when, what, how checked, how committed."""
