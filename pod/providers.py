@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 
 from pod.errors import KeyMissing, NotBuilt
 from pod.home import Home
@@ -196,15 +196,14 @@ def _http_provider(section: FallbackProvider, key: Key) -> Provider:
     return Provider(client, key, takes_schema=official, base_url=base_url)
 
 
-@define(eq=False)
 class LocalClient:
     """A client of a model that runs here: its server starts with the first request."""
 
-    server: LocalServer
-    name: str
-    _client: HttpClient | None = field(default=None, init=False)
-    _base_url: str = field(default="", init=False)
-    _starting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    def __init__(self, server: LocalServer) -> None:
+        self._server = server
+        self._client: HttpClient | None = None
+        self._base_url = ""
+        self._starting = asyncio.Lock()
 
     @classmethod
     def for_section(
@@ -217,7 +216,7 @@ class LocalClient:
         path = resolve_model(section.model or "", home.models, relative_to=loaded.base_dir)
         server = local.LocalServer(path, context_window=section.context_window)
         _ = server.context_window  # Reads the file's header: a damaged one is told of now.
-        return cls(server, server.model_name)
+        return cls(server)
 
     @property
     def provider(self) -> str:
@@ -227,12 +226,12 @@ class LocalClient:
     @property
     def model(self) -> str:
         """The model's name, by its file."""
-        return self.name
+        return self._server.model_name
 
     @property
     def context_window(self) -> int | None:
         """The window that the server gives, in tokens."""
-        return self.server.context_window
+        return self._server.context_window
 
     async def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request to the server, which is started if it is not running."""
@@ -241,7 +240,7 @@ class LocalClient:
             async for event in stream:
                 # The server calls the model by its file's path, which is nobody's business.
                 if isinstance(event, Answered):
-                    yield Answered(evolve(event.answer, model=self.name))
+                    yield Answered(evolve(event.answer, model=self.model))
                 else:
                     yield event
 
@@ -250,15 +249,15 @@ class LocalClient:
         from worker.llm.schemes.openai_chat import LLAMA_SERVER
 
         async with self._starting:
-            base_url = await in_thread(self.server.start)
+            base_url = await in_thread(self._server.start)
             if self._client is None or self._base_url != base_url:
                 self._base_url = base_url
                 endpoint = llm.Endpoint(
                     provider="local",
-                    model=self.name,
+                    model=self.model,
                     base_url=base_url,
-                    api_key=self.server.api_key,
-                    context_window=self.server.context_window,
+                    api_key=self._server.api_key,
+                    context_window=self._server.context_window,
                     idle_timeout_s=LOCAL_IDLE_TIMEOUT_S,
                 )
                 self._client = llm.HttpClient(endpoint, llm.OpenAiChatScheme(LLAMA_SERVER))
@@ -270,4 +269,4 @@ class LocalClient:
         if self._client is not None:
             await self._client.aclose()
 
-        await in_thread(self.server.close)
+        await in_thread(self._server.close)
