@@ -64,17 +64,19 @@ class Launched:
     compactor: Compactor
     prepared: Prepared
 
-    async def aclose(self) -> None:
-        """Close the engine, the clients and the session, in this order."""
+    async def end_session(self) -> None:
+        """Take leave of the engine and close the session; the clients stay open."""
         core = self.core
-        history = tuple(core.worker.history)
-        await core.host.end(core.session.session_id, history)
+        await core.host.end(core.session.session_id, tuple(core.worker.history))
         release_engine(core.host.engine)
+        await in_thread(core.session.close)
+
+    async def aclose(self) -> None:
+        """Close the engine, the session and the clients; idempotent."""
+        await self.end_session()
         clients = {id(p): p.client for p in (self.prepared.provider, self.prepared.summaries)}
         for client in clients.values():
             await client.aclose()
-
-        await in_thread(core.session.close)
 
 
 def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepared:

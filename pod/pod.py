@@ -263,10 +263,8 @@ class Pod:
         launched = self._alive()
         await self._wait_for_compaction()
         async with self._gate:
-            core = launched.core
-            old_id, history = core.session.session_id, tuple(core.worker.history)
-            await core.host.end(old_id, history)
-            await in_thread(core.session.close)
+            old_id = launched.core.session.session_id
+            await launched.end_session()
             self._launched = await launch(launched.prepared, self._bus, resume=None)
             new_id = self._launched.core.session.session_id
             self._bus.publish(
