@@ -425,6 +425,11 @@ def _create_tables(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {_VERSION}")
 
 
+def sqlite_facts() -> tuple[str, bool]:
+    """Return the version of SQLite, and whether it can index every part of a word."""
+    return sqlite3.sqlite_version, _has_trigrams()
+
+
 def _has_trigrams() -> bool:
     with closing(sqlite3.connect(":memory:")) as db:
         try:
