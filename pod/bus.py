@@ -82,31 +82,47 @@ class Subscription:
 
 @define(eq=False)
 class EventBus:
-    """Numbers and publishes the events of one launch. All calls come from the event loop's thread."""
+    """Numbers and publishes the events of one launch. All calls come from the loop's thread."""
 
     clock: Callable[[], float] = time.time
     launch: str = field(factory=new_uid)
     _seq: int = 0
     _listeners: list[Callable[[Envelope], None]] = field(factory=list)
     _subscriptions: list[Subscription] = field(factory=list)
+    _undelivered: deque[Envelope] = field(factory=deque)
+    _is_delivering: bool = False
+    _is_closed: bool = False
 
     def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> Envelope:
         """Number an event and hand it to every listener and subscriber; returns its envelope.
 
-        A listener that raises is logged and harms nobody.
+        A listener that raises is logged and harms nobody. What a listener publishes comes to all
+        after the event that it heard.
         """
         self._seq += 1
         envelope = Envelope(self._seq, self.launch, int(self.clock() * 1000), data, ref)
+        self._undelivered.append(envelope)
+        if self._is_delivering:
+            return envelope
+
+        self._is_delivering = True
+        try:
+            while self._undelivered:
+                self._deliver(self._undelivered.popleft())
+        finally:
+            self._is_delivering = False
+
+        return envelope
+
+    def _deliver(self, envelope: Envelope) -> None:
         for listener in tuple(self._listeners):
             try:
                 listener(envelope)
-            except Exception:  # supervision point of foreign callbacks: one may not stop the pod
+            except Exception:  # noqa: BLE001  supervision point of foreign callbacks
                 _log.exception("a listener failed on %s", envelope.event)
 
         for subscription in tuple(self._subscriptions):
             subscription.offer(envelope)
-
-        return envelope
 
     def listen(self, callback: Callable[[Envelope], None]) -> Callable[[], None]:
         """Call `callback(envelope)` on every event from now on. Returns how to stop it."""
@@ -128,9 +144,15 @@ class EventBus:
         return self.listen(filtered)
 
     def subscribe(self, *types: type[EventData]) -> Subscription:
-        """Return a subscription to events of `types`, or to all, from now on."""
+        """Return a subscription to events of `types`, or to all, from now on.
+
+        After `close` it is one that has ended.
+        """
         subscription = Subscription(self, types)
         self._subscriptions.append(subscription)
+        if self._is_closed:
+            subscription.end()
+
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
@@ -140,6 +162,7 @@ class EventBus:
 
     def close(self) -> None:
         """End every subscription once its queue is read, and drop every listener."""
+        self._is_closed = True
         for subscription in tuple(self._subscriptions):
             subscription.end()
 

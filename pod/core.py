@@ -69,6 +69,10 @@ class PodCore:
         """Publish an event."""
         self.bus.publish(data, ref)
 
+    def masked(self, text: str) -> str:
+        """Return a text that came from outside without known secrets."""
+        return self.journal.masker.mask(text)
+
     def set_state(self, state: State) -> None:
         """Note what the pod is doing, and tell it where that changed."""
         if state != self.state:

@@ -10,6 +10,7 @@ from attrs import define
 
 from session_store import EntryRef, Session
 from session_store.masking import Masker
+from worker.foreign import uninterrupted
 from worker.ports import (
     ItemsRecord,
     PruneRecord,
@@ -53,8 +54,8 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run blocking store work off the event loop; cancellation waits for its end."""
-    return await anyio.to_thread.run_sync(function)
+    """Run blocking store work off the event loop; a cancellation of any kind waits for its end."""
+    return await uninterrupted(anyio.to_thread.run_sync(function))
 
 
 def entry_of(record: Record) -> EntryDraft:

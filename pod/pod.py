@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -16,6 +17,7 @@ from attrs import frozen
 from pod.bus import EventBus, Subscription
 from pod.compaction.plan import CompactionError
 from pod.errors import PodBusy, PodClosed
+from pod.failures import error_info
 from pod.home import Home
 from pod.journal import in_thread
 from pod.launch import Launched, launch, prepare
@@ -130,7 +132,10 @@ class Pod:
             raise PodClosed(message, hint="launch it again")
 
         if self._launched is None:
-            prepared = await in_thread(lambda: prepare(self._loaded, self._home, self._env))
+            # Nothing durable happens in there: whoever gives up does not wait for it.
+            prepared = await anyio.to_thread.run_sync(
+                lambda: prepare(self._loaded, self._home, self._env), abandon_on_cancel=True
+            )
             try:
                 self._launched = await launch(prepared, self._bus, resume=self._resume)
             except BaseException:  # a cancellation too: a local server must not stay behind
@@ -164,12 +169,13 @@ class Pod:
             return
 
         self._closed = True
-        with anyio.CancelScope(shield=True):
-            await self.idle()
-            if self._launched is not None:
-                await self._launched.aclose()
-
-        self._bus.close()
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.idle()
+                if self._launched is not None:
+                    await self._launched.aclose()
+        finally:
+            self._bus.close()
 
     async def idle(self) -> None:
         """Wait until no run and no compaction is going on."""
@@ -237,11 +243,7 @@ class Pod:
         launched = self._alive()
         await self._wait_for_compaction()
         async with self._gate:
-            launched.core.set_state("compacting")
-            try:
-                return await launched.compactor.compact("manual", focus=focus)
-            finally:
-                launched.core.set_state("idle")
+            return await launched.compactor.compact("manual", focus=focus)
 
     async def fork(self, at: str | None = None) -> Pod:
         """Return a launched pod on a fork of this session, at its head or at an entry's hash.
@@ -378,21 +380,17 @@ class Pod:
             if launched is None:
                 return
 
-            core = launched.core
+            compactor = launched.compactor
             try:
-                trigger = await launched.compactor.due_after_run()
-                if trigger is None:
-                    return
-
-                core.set_state("compacting")
-                await launched.compactor.compact(trigger)
-            except CompactionError:
-                pass  # Told by its event already; the history stays as it is.
+                trigger = await compactor.due_after_run()
+                # A failure was told by its event already; the history stays as it is.
+                with suppress(CompactionError):
+                    if trigger is not None:
+                        await compactor.compact(trigger)
             except Exception as error:  # noqa: BLE001  supervision point of a background task
                 _log.exception("compaction after a run failed")
-                self._bus.publish(Error(code="internal", message=str(error)))
-            finally:
-                core.set_state("idle")
+                info = error_info(error)
+                self._bus.publish(Error(code=info.code, message=info.message, hint=info.hint))
 
 
 def _message(prompt: str | UserMessage, images: tuple[Image, ...]) -> UserMessage:

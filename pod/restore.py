@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
-from pod.compaction.state import remembered
+from pod.compaction.state import FirstMeasurement, remembered
 from pod.compaction.thresholds import UNKNOWN_WINDOW
 from pod.context.host import ModelFacts
 from pod.journal import in_thread
 from pod.protocol import CompactionFailed
 from pod.protocol.events import Trigger
+from session_store import SessionStoreError
 
 if TYPE_CHECKING:
     from pod.core import PodCore
@@ -35,15 +37,10 @@ async def take_up(core: PodCore, state: SessionState) -> None:
 
     if state.last_outcome == "paused" and not state.run_open:
         worker.restore_paused()
+        core.set_state("paused")
 
     began = await in_thread(lambda: _compaction_entry(core.store, state))
-    core.memory = remembered(
-        state,
-        trigger=began["trigger"] if began else None,
-        items_after=began["items_after"] if began else 0,
-        threshold=core.thresholds.of,
-        weigh=worker.meter.weigh,
-    )
+    core.memory = remembered(state, began=_to_be_judged(core, began), weigh=worker.meter.weigh)
     lineage = await in_thread(lambda: core.store.lineage(state.session_id))
     core.moves_pointer = all(relation != "fork" for _, relation in lineage)
     await _note_changes(core, state)
@@ -63,15 +60,32 @@ async def take_up(core: PodCore, state: SessionState) -> None:
 
 
 def _compaction_entry(store: FileSessionStore, state: SessionState) -> dict[str, Any] | None:
-    """Return the entry of the compaction that this session began with, if it did."""
-    if state.compacted_from is None:
+    """Return the entry of the compaction that the history began with, if it did.
+
+    A fork's history began where that of its nearest ancestor with a history of its own did.
+    """
+    session_id = state.session_id
+    while True:
+        entries = [entry.data for entry in islice(store.entries(session_id), 2)]
+        if entries[0].get("compacted_from") is not None:
+            return next((data for data in entries if data["kind"] == "compaction"), None)
+
+        parent = entries[0].get("forked_from")
+        if parent is None:
+            return None
+
+        session_id = parent[0]
+
+
+def _to_be_judged(core: PodCore, began: dict[str, Any] | None) -> FirstMeasurement | None:
+    """Return what the first measurement after a compaction must come to.
+
+    Only the built-in engine is held to it: others have thresholds of their own.
+    """
+    if began is None or core.host.builtin is None or began.get("engine") != core.host.name:
         return None
 
-    for entry in islice(store.entries(state.session_id), 2):
-        if entry.kind == "compaction":
-            return entry.data
-
-    return None
+    return FirstMeasurement(began["items_after"], core.thresholds.of(_as_trigger(began["trigger"])))
 
 
 async def _note_changes(core: PodCore, state: SessionState) -> None:
@@ -89,8 +103,7 @@ async def _close_interrupted(core: PodCore, state: SessionState) -> None:
     if state.compaction_open is None:
         return
 
-    children = await in_thread(lambda: _compacted_children(core.store, state.session_id))
-    if children:
+    if await in_thread(lambda: _was_committed(core.store, state.session_id)):
         return
 
     fields = {
@@ -114,12 +127,29 @@ async def _close_interrupted(core: PodCore, state: SessionState) -> None:
     )
 
 
-def _compacted_children(store: FileSessionStore, session_id: str) -> list[str]:
-    return [
-        child
-        for child in store.children(session_id)
-        if store.lineage(child)[-1] == (child, "compact")
-    ]
+def _was_committed(store: FileSessionStore, session_id: str) -> bool:
+    """Tell whether the last compaction that began in a log made a session all the same.
+
+    A session that an earlier one made says nothing: the old session may have gone on since.
+    """
+    since: set[str] = set()
+    for entry in store.entries(session_id):
+        if entry.kind == "compaction_started":
+            since.clear()
+
+        since.add(entry.hash)
+
+    origins = (_compacted_from(store, child) for child in store.children(session_id))
+    return any(origin is not None and origin[1] in since for origin in origins)
+
+
+def _compacted_from(store: FileSessionStore, session_id: str) -> tuple[str, str] | None:
+    # A child that is damaged, or was removed just now, proves nothing; its own launch tells of it.
+    with suppress(SessionStoreError):
+        for entry in store.entries(session_id):
+            return entry.data.get("compacted_from")
+
+    return None
 
 
 def _as_trigger(text: str) -> Trigger:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -11,16 +11,16 @@ from attrs import define, field, frozen
 from pod.compaction.compactor import Compactor
 from pod.compaction.plan import CompactionError
 from pod.compaction.state import added_since
-from pod.compaction.triggers import IN_RUN_TRIGGERS, as_trigger
 from pod.core import PodCore
 from pod.errors import Thrash
 from pod.failures import EXPECTED_ERRORS, error_info
 from pod.journal import in_thread
 from pod.protocol import Alert, ErrorInfo, RunEnd, RunStart, Usage
-from pod.protocol.events import Outcome
+from pod.protocol.events import Outcome, Trigger
 from session_store import SessionStoreError
 from worker.errors import ContextOverflow, ProviderRefused
-from worker.items import UserMessage
+from worker.foreign import uninterrupted
+from worker.items import AssistantMessage, Item, UserMessage
 from worker.llm.types import Usage as MeasuredUsage
 from worker.worker import WorkerResult
 
@@ -59,7 +59,10 @@ class RunDriver:
     core: PodCore
     compactor: Compactor
     key_hint: str = ""
-    _overflowed_at: int = field(default=-1, init=False)
+    _recovered_at: int | None = field(default=None, init=False)
+    """How long the history was that the last compaction for an overflow made, in this run."""
+    _spent: MeasuredUsage = field(default=_NO_USAGE, init=False)
+    """What this run's requests were measured to use, all together."""
 
     async def run(self, prompt: UserMessage, output: type[Any] | None) -> RunResult:
         """Run with a prompt, to its end; what goes wrong is in the result."""
@@ -75,52 +78,50 @@ class RunDriver:
     ) -> RunResult:
         core = self.core
         core.memory.new_run()
-        self._overflowed_at = -1
-        await core.point_here()
+        self._recovered_at = None
+        self._spent = _NO_USAGE
         core.publish(RunStart(session_id=core.session.session_id, input=text))
         core.set_state("running")
         try:
-            result = await self._with_compactions(await start())
-            ended = self._ended(result)
+            await core.point_here()
+            ended = self._ended(await self._with_compactions(await start()))
         except EXPECTED_ERRORS as error:
             ended = self._broken(error)
         except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._record(self._result("cancelled", message="cancelled"))
+            await uninterrupted(self._record(self._result("cancelled", message="cancelled")))
+            raise
+        except Exception as error:  # supervision point of a run: whatever happens, it has an end
+            await uninterrupted(self._record(self._result("error", error=error)))
             raise
 
-        return await self._record(ended)
+        return await uninterrupted(self._record(ended))
 
     async def _with_compactions(self, result: WorkerResult) -> WorkerResult:
         """Compact and resume as long as the run yields for it."""
-        while result.outcome == "yielded" and result.yielded_for in IN_RUN_TRIGGERS:
+        while (trigger := _trigger_of(result)) is not None:
             if self.core.memory.thrashed_now:
                 raise self._thrash()
 
-            if result.yielded_for == "overflow":
+            if isinstance(result.overflow, ContextOverflow):
                 await self._recover(result.overflow)
             else:
-                await self._compact_in_run(result.yielded_for)
+                await self._compact_in_run(trigger)
 
-            self.core.set_state("running")
             result = await self.core.worker.resume()
 
         return result
 
-    async def _compact_in_run(self, yielded_for: str) -> None:
-        self.core.set_state("compacting")
+    async def _compact_in_run(self, trigger: Trigger) -> None:
         try:
-            await self.compactor.compact(as_trigger(yielded_for), in_run=True)
+            await self.compactor.compact(trigger, in_run=True)
         except CompactionError as error:
             if error.reason == "cancelled":
                 raise
             # The failure was told; the run goes on with the history as it is.
-            self.core.memory.blocked_in_run = True
 
-    async def _recover(self, overflow: Exception | None) -> None:
-        """Compact after the provider's "prompt too long"; once without a success in between."""
+    async def _recover(self, overflow: ContextOverflow) -> None:
+        """Compact after the provider's "prompt too long"; once without an answer in between."""
         core = self.core
-        assert isinstance(overflow, ContextOverflow)
         self._learn_window(overflow)
         if core.host.builtin is not None and not core.thresholds.automatic:
             raise self._too_long(overflow, "automatic compaction is off")
@@ -128,10 +129,11 @@ class RunDriver:
         if core.memory.disabled:
             raise self._too_long(overflow, "compaction is off after repeated failures")
 
-        if len(core.worker.history) == self._overflowed_at:
+        if self._recovered_at is not None and not _has_answer(
+            core.worker.history[self._recovered_at :]
+        ):
             raise self._too_long(overflow, "compacting did not make it fit")
 
-        core.set_state("compacting")
         try:
             done = await self.compactor.compact("overflow", in_run=True)
         except CompactionError as error:
@@ -142,7 +144,7 @@ class RunDriver:
         if done is None:
             raise self._too_long(overflow, "there is nothing to compact")
 
-        self._overflowed_at = len(core.worker.history)
+        self._recovered_at = len(core.worker.history)
 
     def _learn_window(self, overflow: ContextOverflow) -> None:
         limit = overflow.limit_tokens
@@ -167,14 +169,11 @@ class RunDriver:
         return error
 
     def _thrash(self) -> Thrash:
-        core = self.core
-        tokens = core.memory.thrash_tokens or 0
-        limit = core.thresholds.compact or core.thresholds.request
-        sizes = core.sizes()
-        over = f"its threshold of {limit:,}" if limit else "its threshold"
+        memory, sizes = self.core.memory, self.core.sizes()
         return Thrash(
-            f"thrash: right after a compaction the prompt measured {tokens:,} tokens, again over "
-            f"{over}; what cannot be compacted: {sizes.describe()}",
+            f"thrash: right after a compaction the prompt measured {memory.thrash_tokens or 0:,} "
+            f"tokens, again over its threshold of {memory.thrash_threshold:,}; what cannot be "
+            f"compacted takes {sizes.floor:,} ({sizes.describe()})",
             hint="raise compact_threshold, keep fewer turns, or shorten the largest of these",
         )
 
@@ -204,11 +203,11 @@ class RunDriver:
         message: str = "",
         error: Exception | None = None,
     ) -> RunResult:
-        info = error_info(error) if error is not None else None
+        info = self._told(error) if error is not None else None
         return RunResult(
             outcome=outcome,
             text=worker.text if worker else "",
-            usage=worker.usage if worker else _NO_USAGE,
+            usage=self._spent,
             cost=None,
             session_id=self.core.session.session_id,
             output=worker.output if worker else None,
@@ -217,6 +216,11 @@ class RunDriver:
             error=info,
             exception=error,
         )
+
+    def _told(self, error: Exception) -> ErrorInfo:
+        """Return an error in words; a provider may quote the key that it refuses."""
+        info = error_info(error)
+        return info.model_copy(update={"message": self.core.masked(info.message)})
 
     async def _record(self, result: RunResult) -> RunResult:
         """Write the outcome and the anchor, then tell of the end."""
@@ -269,13 +273,43 @@ class RunDriver:
     def measured(self, usage: MeasuredUsage, _model: str) -> None:
         """Take a request's usage: for the engine, and to judge a compaction by its effect."""
         core = self.core
+        self._spent = _sum(self._spent, usage)
         core.host.after_response(usage)
         pending = core.memory.pending
-        if pending is None or usage.input_tokens is None:
+        if pending is None or not usage.input_tokens:
             return
 
         history = core.worker.history
-        # The answer joined the history already; it was no part of the request.
-        added = added_since(history, pending.history_len, len(history) - 1, core.worker.meter.weigh)
+        # An answer has joined the history already; it was no part of the request.
+        asked = len(history) - isinstance(history[-1], AssistantMessage)
+        added = added_since(history, pending.history_len, asked, core.worker.meter.weigh)
         if core.memory.measured(usage.input_tokens, added):
             core.publish(Alert(level="warning", message=self._thrash().message))
+
+
+def _trigger_of(result: WorkerResult) -> Trigger | None:
+    """Return what a run yielded for, if that was one of our triggers and not somebody's hook."""
+    if result.outcome != "yielded":
+        return None
+
+    if isinstance(result.overflow, ContextOverflow):
+        return "overflow"
+
+    match result.yielded_for:
+        case "request_threshold" | "engine":
+            return result.yielded_for
+        case _:
+            return None
+
+
+def _has_answer(items: Sequence[Item]) -> bool:
+    return any(isinstance(item, AssistantMessage) for item in items)
+
+
+def _sum(one: MeasuredUsage, other: MeasuredUsage) -> MeasuredUsage:
+    return MeasuredUsage(
+        (one.input_tokens or 0) + (other.input_tokens or 0),
+        (one.output_tokens or 0) + (other.output_tokens or 0),
+        (one.cache_read or 0) + (other.cache_read or 0),
+        (one.cache_write or 0) + (other.cache_write or 0),
+    )

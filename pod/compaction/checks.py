@@ -51,6 +51,9 @@ def summary_problem(text: str, stop_reason: str) -> SummaryProblem | None:
         return SummaryProblem("truncated", "the summary was cut at the output cap")
 
     if is_blank(text):
+        if stop_reason == "tool_calls":
+            return SummaryProblem("tool_markup", "the summarizer answered with a tool call alone")
+
         return SummaryProblem("empty", "the summarizer answered nothing")
 
     if _TOOL_MARKUP.search(text) and not _bodies_hold(text):

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 from attrs import asdict, define, field
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.compaction.result import checked
-from pod.compaction.state import FirstMeasurement
+from pod.compaction.state import FLOOR_DOMAIN, floors_payload
 from pod.core import PodCore
-from pod.journal import in_thread
+from pod.errors import PodBusy
+from pod.journal import EntryDraft, in_thread
 from pod.protocol import (
+    Alert,
     CompactionDone,
     CompactionFailed,
     CompactionStart,
@@ -23,7 +26,8 @@ from pod.protocol import (
 )
 from pod.protocol.events import Trigger
 from session_store import InvalidHistory, Session, SessionStoreError
-from worker.items import AssistantMessage, Item
+from worker.foreign import uninterrupted
+from worker.items import Item
 from worker.llm.types import Usage as MeasuredUsage
 
 
@@ -38,50 +42,56 @@ class Compactor:
 
     async def due_before_request(self) -> Trigger | None:
         """Return the trigger that calls for compaction before the next request, if one does."""
-        core = self.core
-        self._settle_unmeasured()
-        tokens = core.worker.occupancy().tokens
-        trigger: Trigger = "request_threshold"
-        if core.host.builtin is None:
-            if core.memory.blocked_in_run or core.memory.disabled:
-                return None
-            if not await core.host.wants_compaction(tokens):
-                return None
-            trigger = "engine"
-        else:
-            limit = core.thresholds.request
-            if limit is None or tokens <= limit or not core.memory.worth_trying(tokens, limit):
-                return None
-            if core.memory.blocked_in_run and not self._would_overflow(tokens):
-                return None
+        core, memory = self.core, self.core.memory
+        if not memory.answered(core.worker.history):
+            return None
 
-        return trigger if core.host.has_content(self._request(trigger, None)) else None
+        tokens = core.worker.occupancy().tokens
+        if core.host.builtin is None:
+            trigger = None if memory.blocked_in_run else await self._by_engine(tokens)
+        else:
+            trigger = self._by_request_threshold(tokens)
+
+        if trigger is None or not core.host.has_content(self._request(trigger, None)):
+            return None
+
+        return trigger
 
     async def due_after_run(self) -> Trigger | None:
         """Return the trigger that calls for compaction now that a run has ended, if one does."""
-        core = self.core
-        self._settle_unmeasured()
-        tokens = core.worker.occupancy().tokens
-        if core.memory.disabled or not core.worker.history:
+        core, memory = self.core, self.core.memory
+        if not core.worker.history or not memory.answered(core.worker.history):
             return None
 
+        tokens = core.worker.occupancy().tokens
         if core.host.builtin is None:
-            return "engine" if await core.host.wants_compaction(tokens) else None
+            return await self._by_engine(tokens)
 
         limit = core.thresholds.compact
-        if limit is None or tokens <= limit or not core.memory.worth_trying(tokens, limit):
+        if limit is None or tokens <= limit:
             return None
 
-        sizes = core.sizes()
-        return None if core.memory.floor == (sizes.floor, limit) else "threshold"
+        return "threshold" if memory.worth_trying(tokens, limit, core.sizes().floor) else None
 
-    def _settle_unmeasured(self) -> None:
-        """Stop waiting for a first measurement where the provider answered and measured nothing."""
-        memory, history = self.core.memory, self.core.worker.history
-        if memory.pending is not None and any(
-            isinstance(item, AssistantMessage) for item in history[memory.pending.history_len :]
-        ):
-            memory.pending = None
+    async def _by_engine(self, tokens: int) -> Trigger | None:
+        if self.core.memory.disabled or not await self.core.host.wants_compaction(tokens):
+            return None
+
+        return "engine"
+
+    def _by_request_threshold(self, tokens: int) -> Trigger | None:
+        core, memory = self.core, self.core.memory
+        limit = core.thresholds.request
+        if limit is None or tokens <= limit:
+            return None
+
+        # After a failure the run goes on, until the window is full: then a digest may still do.
+        at_window = self._would_overflow(tokens)
+        if memory.blocked_at_window or (memory.blocked_in_run and not at_window):
+            return None
+
+        worth = memory.worth_trying(tokens, limit, core.sizes().floor)
+        return "request_threshold" if worth else None
 
     def _would_overflow(self, tokens: int) -> bool:
         window = self.core.thresholds.window
@@ -103,44 +113,62 @@ class Compactor:
 
         Raises:
             CompactionError: It failed; the history is unchanged and the failure was told.
+            PodBusy: The run is paused, and tool calls wait for it to go on.
+            SessionStoreError: The session's log takes nothing more.
         """
+        core = self.core
+        self._refuse_while_calls_wait()
         request = self._request(trigger, focus)
-        if not self.core.host.has_content(request):
+        if not core.host.has_content(request):
             return None
 
-        started_s = time.monotonic()
-        await self._announce(request)
-        self._scope = anyio.CancelScope()
+        state, self._scope = core.state, anyio.CancelScope()
         try:
-            with self._scope:
-                plan = await self._plan(request)
-                with anyio.CancelScope(shield=True):
-                    return await self._commit(plan, request, started_s, in_run=in_run)
-        except CompactionError as error:
-            await self._failed(request, error)
-            raise
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await self._failed(request, CompactionError("cancelled", "cancelled"))
-            raise
+            core.set_state("compacting")
+            return await self._attempt(request, time.monotonic(), in_run=in_run)
         finally:
             self._scope = None
+            core.set_state(state)
+
+    async def _attempt(
+        self, request: CompactionRequest, started_s: float, *, in_run: bool
+    ) -> CompactionDone:
+        """Announce, plan and commit. A cancellation is heard while planning, and only then."""
+        await uninterrupted(self._announce(request))
+        try:
+            plan = await self._planned(request)
+            return await uninterrupted(self._commit(plan, request, started_s, in_run=in_run))
+        except CompactionError as error:
+            await uninterrupted(self._failed(request, error))
+            raise
+        except anyio.get_cancelled_exc_class():
+            await uninterrupted(self._failed(request, _cancelled()))
+            raise
+
+    async def _planned(self, request: CompactionRequest) -> CompactionPlan:
+        scope = self._scope
+        assert scope is not None  # noqa: S101  made by `compact`
+        with scope:
+            await checkpoint()
+            return await self._plan(request)
 
         # The scope swallowed its own cancellation: `cancel` was called.
-        cancelled = CompactionError("cancelled", "cancelled")
-        await self._failed(request, cancelled)
-        raise cancelled
+        raise _cancelled()
 
     def cancel(self) -> None:
         """Cancel the compaction that is going on, if one is; the old state stays."""
         if self._scope is not None:
             self._scope.cancel()
-            self.core.summarizer.cancel()
 
     @property
     def running(self) -> bool:
         """Whether a compaction is going on."""
         return self._scope is not None
+
+    def _refuse_while_calls_wait(self) -> None:
+        if self.core.state == "paused" and self.core.worker.open_calls():
+            message = "the run is paused before tool calls that have not run yet"
+            raise PodBusy(message, hint="resume it, or go on with another prompt, first")
 
     def _request(self, trigger: Trigger, focus: str | None) -> CompactionRequest:
         core = self.core
@@ -183,16 +211,17 @@ class Compactor:
     async def _plan(self, request: CompactionRequest) -> CompactionPlan:
         core = self.core
         core.summarizer.on_progress = core.host.touch
-        try:
+        with core.summarizer.attempt():
             plan = await core.host.make_plan(request)
-        finally:
-            core.summarizer.cancel()
 
         def sent_after(made: CompactionPlan) -> Sequence[Item]:
             return core.sent(made.history, made.watermark)
 
-        sent_before = core.sent(request.items, request.watermark)
-        return checked(plan, request.items, core.worker.meter.estimate, sent_before, sent_after)
+        def check() -> CompactionPlan:
+            sent_before = core.sent(request.items, request.watermark)
+            return checked(plan, request.items, core.worker.meter.estimate, sent_before, sent_after)
+
+        return await in_thread(check)
 
     # ------------------------------------------------------------------ success
 
@@ -202,23 +231,67 @@ class Compactor:
         core = self.core
         old, before = core.session, tuple(core.worker.history)
         history = (*plan.history, *before[plan.base_len :])
-        if in_run:
-            outcome = {"outcome": "yielded", "interrupted": True}
-            await core.journal.append(("run_outcome", outcome))
+        figures = self._figures(plan, request, history, started_s)
+        new = await self._publish(plan, history, figures, in_run=in_run)
+        # From here on the new session is the truth: nothing may fail any more, only be told.
+        self._move_to(new, history, plan, request)
+        await self._leave(old)
+        done = CompactionDone(
+            old_session_id=old.session_id,
+            new_session_id=new.session_id,
+            compacted_from=(old.session_id, old.head.hash),
+            usage=_usage(plan.usage, plan.model),
+            **figures,
+        )
+        await self._tell(done, plan, before)
+        return done
 
-        done = self._done(plan, request, history, started_s)
-        fields = self._entry(plan, done, in_run=in_run)
+    def _figures(
+        self,
+        plan: CompactionPlan,
+        request: CompactionRequest,
+        history: Sequence[Item],
+        started_s: float,
+    ) -> dict[str, Any]:
+        """Return what the log and the event say alike."""
+        core = self.core
+        estimate = core.worker.meter.estimate
+        return {
+            "trigger": request.trigger,
+            "engine": core.host.name,
+            "items_before": len(core.worker.history),
+            "items_after": len(history),
+            "tokens_before": estimate(core.sent(core.worker.history, core.worker.watermark)),
+            "tokens_after": estimate(core.sent(history, plan.watermark)),
+            "duration_ms": round((time.monotonic() - started_s) * 1000),
+            "generation": plan.generation,
+            "method": plan.method,
+        }
+
+    async def _publish(
+        self,
+        plan: CompactionPlan,
+        history: Sequence[Item],
+        figures: dict[str, Any],
+        *,
+        in_run: bool,
+    ) -> Session:
+        """Write the new session whole, and return it. Raises `CompactionError`."""
+        core, old = self.core, self.core.session
+        fields = {"old": old.session_id, **figures, **self._entry(plan, in_run=in_run)}
+        start = {"system_prompt": core.worker.system_prompt, "config": dict(core.config)}
         try:
-            new = await in_thread(
+            if in_run:
+                outcome = {"outcome": "yielded", "interrupted": True}
+                await core.journal.append(("run_outcome", outcome))
+
+            return await in_thread(
                 lambda: core.store.publish_compacted(
                     old,
                     history=list(history),
                     watermark=plan.watermark,
                     compaction=fields,
-                    start={
-                        "system_prompt": core.worker.system_prompt,
-                        "config": dict(core.config),
-                    },
+                    start=start,
                 )
             )
         except InvalidHistory as error:
@@ -227,47 +300,8 @@ class Compactor:
             message = f"the new session could not be written: {error}"
             raise CompactionError("storage", message) from error
 
-        await self._move_to(new, history, plan, request)
-        done = done.model_copy(
-            update={
-                "new_session_id": new.session_id,
-                "compacted_from": (old.session_id, old.head.hash),
-            }
-        )
-        await self._tell(done, old, before)
-        return done
-
-    def _done(
-        self,
-        plan: CompactionPlan,
-        request: CompactionRequest,
-        history: Sequence[Item],
-        started_s: float,
-    ) -> CompactionDone:
-        core = self.core
-        estimate = core.worker.meter.estimate
-        return CompactionDone(
-            old_session_id=request.session_id,
-            new_session_id="",
-            compacted_from=(request.session_id, core.session.head.hash),
-            trigger=request.trigger,
-            engine=core.host.name,
-            items_before=len(core.worker.history),
-            items_after=len(history),
-            tokens_before=estimate(core.sent(core.worker.history, core.worker.watermark)),
-            tokens_after=estimate(core.sent(history, plan.watermark)),
-            duration_ms=round((time.monotonic() - started_s) * 1000),
-            usage=_usage(plan.usage, plan.model),
-            generation=plan.generation,
-            method=plan.method,
-        )
-
-    def _entry(self, plan: CompactionPlan, done: CompactionDone, *, in_run: bool) -> dict[str, Any]:
+    def _entry(self, plan: CompactionPlan, *, in_run: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "old": done.old_session_id,
-            **done.model_dump(
-                exclude={"old_session_id", "new_session_id", "compacted_from", "usage"}
-            ),
             "usage": asdict(plan.usage) if plan.usage else None,
             "cost": None,
             "model": plan.model,
@@ -277,75 +311,108 @@ class Compactor:
             fields["in_run"] = True
 
         if plan.failure is not None:
-            self.core.memory.failed(plan.failure)
-            fields["consecutive_failures"] = self.core.memory.failures
-            fields["disabled"] = self.core.memory.disabled
+            failures, disabled = self.core.memory.after(plan.failure)
+            fields |= {
+                "reason": plan.failure.reason,
+                "consecutive_failures": failures,
+                "disabled": disabled,
+            }
 
         return fields
 
-    async def _move_to(
+    def _move_to(
         self,
         new: Session,
         history: Sequence[Item],
         plan: CompactionPlan,
         request: CompactionRequest,
     ) -> None:
-        core, old = self.core, self.core.session
+        core = self.core
         core.journal.session = new
         core.worker.set_history(history, watermark=plan.watermark)
         if core.prune is not None:
             core.prune.reset()
 
         # A plugin engine has thresholds of its own; its effect is for it to judge.
-        by_engine = request.trigger == "engine"
-        pending = None if by_engine else FirstMeasurement(len(history), request.threshold)
-        core.memory.committed(plan.generation, pending, by_digest=plan.failure is not None)
-        await core.point_here()
-        await in_thread(old.close)
+        threshold = request.threshold if core.host.builtin is not None else None
+        core.memory.committed(
+            plan.generation, len(history), threshold=threshold, failure=plan.failure
+        )
 
-    async def _tell(self, done: CompactionDone, old: Session, before: tuple[Item, ...]) -> None:
+    async def _leave(self, old: Session) -> None:
+        """Move the pointer and let go of the old session; what fails is told and harms nothing."""
         core = self.core
-        new_id = done.new_session_id
+        try:
+            await core.point_here()
+        except SessionStoreError as error:
+            self._warn(f"the pod's pointer still names the session before: {error}")
+
+        try:
+            await in_thread(old.close)
+        except SessionStoreError as error:
+            self._warn(f"the session before was not closed in order: {error}")
+
+    def _warn(self, message: str) -> None:
+        self.core.publish(Alert(level="warning", message=message))
+
+    async def _tell(
+        self, done: CompactionDone, plan: CompactionPlan, before: tuple[Item, ...]
+    ) -> None:
+        core = self.core
+        old_id, new_id = done.old_session_id, done.new_session_id
         core.publish(done, (new_id, 1))
         core.publish(
-            SessionChanged(
-                old_session_id=old.session_id, new_session_id=new_id, reason="compaction"
+            SessionChanged(old_session_id=old_id, new_session_id=new_id, reason="compaction")
+        )
+        if plan.failure is not None:
+            off = "; compaction is off for this session now" if core.memory.disabled else ""
+            self._warn(
+                f"a digest took the summary's place, for the summarizer failed: "
+                f"{core.masked(plan.failure.message)}{off}"
             )
-        )
-        await core.host.boundary(
-            old.session_id, new_id, before, platform="pod", conversation_id=core.name
-        )
+
+        await core.host.boundary(old_id, new_id, before, platform="pod", conversation_id=core.name)
 
     # ------------------------------------------------------------------ failure
 
     async def _failed(self, request: CompactionRequest, error: CompactionError) -> None:
+        """Count a failure, log it and tell of it; what the store raises comes after that."""
         core, memory = self.core, self.core.memory
-        memory.failed(error)
-        if error.reason == "floor":
-            memory.floor = (core.sizes().floor, request.threshold)
-
-        fields = {
+        memory.failed(error, at_window=request.would_overflow)
+        message = core.masked(error.message)
+        entry = {
             "trigger": request.trigger,
             "reason": error.reason,
-            "message": error.message,
+            "message": message,
             "consecutive_failures": memory.failures,
             "disabled": memory.disabled,
         }
-        if memory.floor is not None:
-            fields["floor"], fields["threshold"] = memory.floor
+        drafts: list[EntryDraft] = [("compaction_failed", entry)]
+        if error.reason == "floor":
+            memory.floors[request.threshold] = core.sizes().floor
+            payload = {"domain": FLOOR_DOMAIN, "payload": floors_payload(memory)}
+            drafts.append(("extension", payload))
 
-        (ref,) = await core.journal.append(("compaction_failed", fields))
-        core.publish(
-            CompactionFailed(
-                session_id=request.session_id,
-                trigger=request.trigger,
-                reason=error.reason,
-                message=error.message,
-                consecutive_failures=memory.failures,
-                disabled=memory.disabled,
-            ),
-            ref,
-        )
+        ref: tuple[str, int] | None = None
+        try:
+            ref = (await core.journal.append(*drafts))[0]
+        finally:
+            # A log that takes nothing more is no reason to leave a start without its end.
+            core.publish(
+                CompactionFailed(
+                    session_id=request.session_id,
+                    trigger=request.trigger,
+                    reason=error.reason,
+                    message=message,
+                    consecutive_failures=memory.failures,
+                    disabled=memory.disabled,
+                ),
+                ref,
+            )
+
+
+def _cancelled() -> CompactionError:
+    return CompactionError("cancelled", "cancelled")
 
 
 def _usage(usage: MeasuredUsage | None, model: str) -> Usage | None:

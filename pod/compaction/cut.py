@@ -52,9 +52,9 @@ def choose_cut(
     The tail is the last `retained_turns` turns. Where that leaves nothing to summarize, or the
     tail alone takes over half of `threshold`, the tail is instead what fits `retained_tokens`,
     at most half of `threshold`. Calls and results are never parted, and the newest real user
-    message is kept, wherever it lies.
+    message is kept, wherever it lies. `weigh` gives the tokens of an item as it is sent.
     """
-    index = _cut_by_turns(items, retained_turns)
+    index = _to_pair_boundary(items, _cut_by_turns(items, retained_turns))
     tail = sum(map(weigh, items[index:]))
     if not _has_substance(items[:index]) or tail > threshold / 2:
         index = _cut_by_tokens(items, min(retained_tokens, threshold / 2), weigh)
@@ -91,11 +91,29 @@ def _cut_by_tokens(items: Sequence[Item], budget: float, weigh: Callable[[Item],
 
 def _to_pair_boundary(items: Sequence[Item], index: int) -> int:
     """Move a cut that would part a call from its result: forward, so that the tail stays small."""
-    while index < len(items) and isinstance(items[index], ToolResult):
-        index += 1
+    before = (n for n in range(index - 1, -1, -1) if isinstance(items[n], AssistantMessage))
+    answer = next(before, None)
+    return index if answer is None else max(index, _end_of_results(items, answer))
 
-    # Results still to come belong to the last answer before the cut: there is nothing to part.
-    return index
+
+def _end_of_results(items: Sequence[Item], answer: int) -> int:
+    """Return the index after the last result of an answer's calls; notes may stand in between.
+
+    Results still to come belong to that answer too, and part nothing.
+    """
+    message, end = items[answer], answer + 1
+    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+    waiting = {call.call_id for call in calls}
+    for index in range(answer + 1, len(items)):
+        item = items[index]
+        if not waiting or isinstance(item, AssistantMessage):
+            break
+
+        if isinstance(item, ToolResult) and item.call_id in waiting:
+            waiting.discard(item.call_id)
+            end = index + 1
+
+    return end
 
 
 def _newest_user_before(items: Sequence[Item], index: int) -> int | None:

@@ -85,9 +85,14 @@ class Sizes:
     newest_message: int
 
     @property
+    def fixed(self) -> int:
+        """What every request carries: system prompt and tools."""
+        return self.system + sum(size for _, size in self.tools)
+
+    @property
     def floor(self) -> int:
         """What no compaction can go below."""
-        return self.system + sum(size for _, size in self.tools) + self.newest_message
+        return self.fixed + self.newest_message
 
     def floor_problem(self, threshold: int) -> str:
         """Return what to say where the floor is over the threshold."""

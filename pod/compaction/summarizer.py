@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import CancelledError as FutureCancelled
+from concurrent.futures import Future
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 
 from attrs import define, field
 
+from pod.compaction.plan import CompactionError
 from pod.compaction.prompts import grammar
 from pod.compaction.summary import SummaryAnswer, SummaryCall
 from worker.errors import BadAnswer
-from worker.items import AssistantMessage
-from worker.llm.types import LlmClient, RequestOptions, Usage
+from worker.items import Text
+from worker.llm.types import (
+    Answer,
+    Answered,
+    LlmClient,
+    LlmRequest,
+    RequestOptions,
+    StreamEvent,
+    Usage,
+)
 from worker.ports import Ports, Ref, WorkerEvent
 from worker.worker import Worker, WorkerConfig
 
@@ -22,35 +35,76 @@ def _nothing() -> None:
 
 
 @define(eq=False)
+class _Attempt:
+    """One compaction's leave to ask the model. It ends with the attempt, in whatever thread."""
+
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _pending: Future[SummaryAnswer] | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
+
+    def begin(self, ask: Callable[[], Future[SummaryAnswer]]) -> Future[SummaryAnswer]:
+        """Have a call made and return its future. Raises `CompactionError` once it is over."""
+        with self._lock:
+            if self._is_over:
+                raise CompactionError("cancelled", "cancelled")
+
+            self._pending = ask()
+            return self._pending
+
+    def end(self) -> None:
+        """End the call that is under way, and let no other begin."""
+        with self._lock:
+            self._is_over = True
+            if self._pending is not None:
+                self._pending.cancel()
+
+
+_attempt: ContextVar[_Attempt | None] = ContextVar("pod.compaction.attempt", default=None)
+"""The attempt that the present code works for; threads of the pools take it over."""
+
+
+@define(eq=False)
 class Summarizer:
     """Answers `SummaryCall`s. Called from any thread but the event loop's; blocks until answered.
 
-    `on_progress` hears every sign of life of the model. `cancel` ends a call that is under way.
+    `on_progress` hears every sign of life of the model.
     """
 
     client: Callable[[], LlmClient]
     loop: asyncio.AbstractEventLoop
     use_grammar: bool = False
     on_progress: Callable[[], None] = _nothing
-    _pending: concurrent.futures.Future[SummaryAnswer] | None = field(default=None, init=False)
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Let what is begun inside ask the model, and nothing of it after the end of the block."""
+        mine = _Attempt()
+        token = _attempt.set(mine)
+        try:
+            yield
+        finally:
+            _attempt.reset(token)
+            mine.end()
 
     def __call__(self, call: SummaryCall) -> SummaryAnswer:
-        """Ask the model and return its answer. Raises `WorkerError`s."""
-        future = asyncio.run_coroutine_threadsafe(self.ask(call), self.loop)
-        self._pending = future
-        try:
-            return future.result()
-        finally:
-            self._pending = None
+        """Ask the model and return its answer.
 
-    def cancel(self) -> None:
-        """End the call that is under way, if any."""
-        if self._pending is not None:
-            self._pending.cancel()
+        Raises:
+            WorkerError: The request failed.
+            CompactionError: The attempt that this call belongs to is over (`cancelled`).
+        """
+
+        def ask() -> Future[SummaryAnswer]:
+            return asyncio.run_coroutine_threadsafe(self.ask(call), self.loop)
+
+        try:
+            return (_attempt.get() or _Attempt()).begin(ask).result()
+        except FutureCancelled as error:
+            raise CompactionError("cancelled", "cancelled") from error
 
     async def ask(self, call: SummaryCall) -> SummaryAnswer:
         """Ask the model, on the event loop, by a Worker made for this one call."""
-        client = self.client()
+        client = _Overheard(self.client())
         options = RequestOptions(
             max_tokens=call.max_tokens,
             temperature=0.0,
@@ -62,22 +116,49 @@ class Summarizer:
             config=WorkerConfig(options=options, max_requests=1),
             ports=Ports(emit=self._heard),
         )
-        measured: list[Usage] = []
-        worker.on_usage(lambda usage, _model: measured.append(usage))
         try:
-            result = await worker.run(call.user)
-        except BadAnswer as error:
-            # Nothing visible is an answer too: one that the checks will refuse.
-            return SummaryAnswer("", error.code or "end", _newest(measured), client.model)
+            await worker.run(call.user)
+        except BadAnswer:
+            # An answer that shows nothing is one that the checks will refuse; no answer is not.
+            if client.answer is None:
+                raise
 
-        last = worker.history[-1]
-        stop_reason = last.stop_reason if isinstance(last, AssistantMessage) else "end"
-        model = last.model if isinstance(last, AssistantMessage) else client.model
-        return SummaryAnswer(result.text, stop_reason, result.usage, model)
+        answer = client.answer
+        assert answer is not None  # noqa: S101  without one, `run` has raised
+        text = "".join(part.text for part in answer.parts if isinstance(part, Text))
+        usage = answer.usage or Usage(0, 0, 0, 0)
+        return SummaryAnswer(text, answer.stop_reason, usage, answer.model or client.model)
 
     def _heard(self, _event: WorkerEvent, _ref: Ref) -> None:
         self.on_progress()
 
 
-def _newest(measured: list[Usage]) -> Usage:
-    return measured[-1] if measured else Usage(0, 0, 0, 0)
+@define(eq=False)
+class _Overheard:
+    """A client that keeps the answer which passes through it."""
+
+    _client: LlmClient
+    answer: Answer | None = field(default=None, init=False)
+
+    @property
+    def provider(self) -> str:
+        return self._client.provider
+
+    @property
+    def model(self) -> str:
+        return self._client.model
+
+    @property
+    def context_window(self) -> int | None:
+        return self._client.context_window
+
+    async def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
+        async with aclosing(self._client.stream(request)) as stream:
+            async for event in stream:
+                if isinstance(event, Answered):
+                    self.answer = event.answer
+
+                yield event
+
+    async def aclose(self) -> None:
+        """Nothing: the client belongs to whoever made it."""

@@ -83,9 +83,12 @@ def write_summary(assignment: Assignment, summarize: Summarize) -> Written:
         CompactionError: The summarizer failed, or what it wrote is no summary after one repair.
     """
     texts = blocks(assignment.items)
-    written = Written(assignment.previous, Usage(0, 0, 0, 0), "")
+    if not texts:
+        raise CompactionError("empty", "nothing that can be read is in what would be summarized")
+
+    written = Written(_fitted_previous(assignment), Usage(0, 0, 0, 0), "")
     used = _Used(summarize)
-    for record in _records(texts, assignment):
+    for record in _records(texts, utf8_len(written.text), assignment):
         answer = _attempt(record, written.text, assignment, used)
         written = Written(answer.text.strip(), used.usage, answer.model)
 
@@ -105,9 +108,15 @@ class _Used:
         return answer
 
 
-def _records(texts: list[str], assignment: Assignment) -> list[str]:
+def _fitted_previous(assignment: Assignment) -> str:
+    """Return the summary so far; one that was made for a larger window gives up its middle."""
+    room = max(SMALLEST_RECORD_BYTES, int(assignment.window * BYTES_PER_TOKEN / 3))
+    return cut_middle(assignment.previous, room)
+
+
+def _records(texts: list[str], previous_bytes: int, assignment: Assignment) -> list[str]:
     """Return the records to fold, at most `MAX_FOLDS`, none of them empty."""
-    previous_tokens = max(utf8_len(assignment.previous) / BYTES_PER_TOKEN, assignment.max_tokens)
+    previous_tokens = max(previous_bytes / BYTES_PER_TOKEN, assignment.max_tokens)
     tokens = assignment.window - assignment.max_tokens - PROMPT_TOKENS - previous_tokens
     room = max(SMALLEST_RECORD_BYTES, int(tokens * BYTES_PER_TOKEN))
     records = chunked(texts, room)
@@ -150,7 +159,7 @@ def _attempt(
         if problem.reason == "truncated":
             call = evolve(call, max_tokens=call.max_tokens * 2)
 
-    assert problem is not None
+    assert problem is not None  # noqa: S101  every other way out was taken
     raise CompactionError(problem.reason, problem.message)
 
 
@@ -191,5 +200,5 @@ def _added(total: Usage, one: Usage) -> Usage:
 
 
 def output_cap(threshold: int, window: int) -> int:
-    """Return how many tokens a summary may have: a quarter of what it must fit in, within bounds."""
+    """Return the most tokens a summary may have: a quarter of what it must fit in, bounded."""
     return max(512, min(4_096, threshold // 4, window // 4))

@@ -20,7 +20,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.text import cut_middle
+from worker.text import cut_middle, is_blank
 
 RESULT_MAX_BYTES = 2_000
 ARGUMENTS_MAX_BYTES = 1_200
@@ -28,14 +28,17 @@ TEXT_MAX_BYTES = 8_000
 
 
 def blocks(items: Sequence[Item], *, first: int = 1) -> list[str]:
-    """Return a block of text an item, numbered from `first`; reasoning and empty items give none."""
+    """Return a block of text an item, numbered from `first`; none for empty ones and reasoning."""
     texts = (_block(item, number) for number, item in enumerate(items, first))
     return [text for text in texts if text]
 
 
 def fence(text: str, delimiter: str) -> str:
     """Return `text` between a pair of `delimiter` lines, with look-alikes inside broken up."""
-    safe = text.replace(delimiter, delimiter[:3] + "…" + delimiter[4:])
+    # Its core alone: occurrences of a whole delimiter can share their rulers, and then breaking
+    # one up would leave the next one whole.
+    core = delimiter.strip("=")
+    safe = text.replace(core, core[:3] + "…" + core[4:])
     return f"{delimiter}\n{safe}\n{delimiter}"
 
 
@@ -74,7 +77,8 @@ def _parts(parts: Sequence[Text | Image | Reasoning | ToolCall]) -> list[str]:
 
 
 def _joined(head: str, texts: list[str]) -> str:
-    lines = [line for text in texts if text.strip() for line in text.split("\n")]
+    # Whatever may pass for the end of a line is one: nothing gets to the margin by a lone CR.
+    lines = [line for text in texts if not is_blank(text) for line in text.splitlines()]
     if not lines:
         return ""
 

@@ -1,4 +1,4 @@
-"""The built-in engine, `compressor`: a summary of four sections, and the newest turns as they are."""
+"""The built-in engine, `compressor`: a summary of four sections, and the newest turns as is."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ class Desk:
     """Whether the summarizer is a small model that a grammar holds to the sections."""
 
 
+def tail_threshold(threshold: int, sizes: Sizes, summary_tokens: int) -> int:
+    """Return the threshold that the tail is measured by: half of it is the most that may stay.
+
+    It is the real one, unless system prompt and tools leave less than that half beside a summary
+    of the largest size: a tail that ends up over the threshold again would be of no use.
+    """
+    room = threshold - sizes.fixed - summary_tokens
+    return max(0, min(threshold, 2 * room))
+
+
 class Compressor(ContextEngine):
     """Cuts the history in two, has the older part summarized, and keeps the newer part verbatim."""
 
@@ -51,12 +61,13 @@ class Compressor(ContextEngine):
 
     def cut(self, request: CompactionRequest) -> Cut | None:
         """Return where the history would be cut, or None where there is nothing to summarize."""
-        settings = self._desk.settings
+        settings, sizes = self._desk.settings, self._desk.sizes()
+        cap = output_cap(request.threshold, self._desk.window())
         return choose_cut(
-            request.items,
+            apply_prune(request.items, request.watermark),
             retained_turns=settings.compact_retained_turns,
             retained_tokens=settings.compact_retained_tokens,
-            threshold=request.threshold,
+            threshold=tail_threshold(request.threshold, sizes, cap),
             weigh=self._desk.weigh,
         )
 

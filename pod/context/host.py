@@ -16,8 +16,13 @@ from typing import Any
 from attrs import define, field, frozen
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
-from pod.context.bridge import BridgeError, from_messages, from_selection, to_messages
-from pod.context.bridge import to_request_messages
+from pod.context.bridge import (
+    BridgeError,
+    from_messages,
+    from_selection,
+    to_messages,
+    to_request_messages,
+)
 from pod.context.compressor import Compressor
 from pod.context.engine import ContextEngine
 from pod.context.errors import EngineTimeout
@@ -122,8 +127,11 @@ class EngineHost(RequestStage):
         except Exception as error:  # noqa: BLE001  # supervision point of engine code
             self._warn("boundary", f"a callback at the compaction boundary raised {_said(error)}")
 
-        engine.last_prompt_tokens = -1
-        engine.last_completion_tokens = 0
+        try:
+            engine.last_prompt_tokens = -1
+            engine.last_completion_tokens = 0
+        except Exception as error:  # noqa: BLE001  # supervision point of engine code
+            self._warn("boundary", f"its token counts cannot be reset: {_said(error)}")
 
     async def end(self, session_id: str, history: tuple[Item, ...]) -> None:
         """Tell the engine that the session ends, and let its thread go."""
@@ -347,9 +355,13 @@ class EngineHost(RequestStage):
     # ------------------------------------------------------------------ supervision
 
     async def _guarded(
-        self, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:  # noqa: ANN401
-        """Call an engine's hook on its thread with the keywords it takes; a failure is told, once."""
+        self,
+        what: str,
+        function: Callable[..., Any],
+        *args: object,
+        **kwargs: object,
+    ) -> Any:  # noqa: ANN401  whatever a plugin returns
+        """Call an engine's hook on its thread with what it takes; a failure is told, once."""
         try:
             return await self._thread.call(function, *args, timeout_s=CALL_TIMEOUT_S, **kwargs)
         except TimeoutError:
