@@ -174,7 +174,9 @@ def _line(store: FileSessionStore, session_id: str) -> Iterator[tuple[str, Entry
 
 def _uids(entry: Entry) -> Iterator[str]:
     for key in ("history", "items"):
-        for item in entry.data.get(key) or ():
+        held = entry.data.get(key)
+        # What `prune_advanced` calls items is a number.
+        for item in held if isinstance(held, list) else ():
             yield item["uid"]
 
 
