@@ -8,6 +8,7 @@ blob is durable before the entry that names it is written. Reading puts the payl
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -19,9 +20,13 @@ from worker.text import clean_text, utf8_len
 from .atomic import read_file, write_file
 from .disk import Disk
 from .errors import UnsafePath
+from .layout import Layout
 
 INLINE_BYTES = 1 << 20
 """What is larger goes into a blob."""
+
+LOGS_NOTE = ".logs-"
+"""How the names of notes begin that say where else there are logs."""
 
 _NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _MARK = b'"blob":'
@@ -34,14 +39,17 @@ class BlobUnusable(Exception):
 class Blobs:
     """The blobs of a store. Equal payloads share one file."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
+    def __init__(self, disk: Disk, folder: Path, logs: Path | None = None) -> None:
+        """Use the blobs in `folder`; `logs` is where the logs are, if not in the usual place."""
         self._disk = disk
         self._folder = folder
+        self._logs = logs
 
     def put(self, data: bytes) -> str:
         """Store `data` durably and return its name. Raises `OSError`."""
         name = sha256(data).hexdigest()
         self._disk.make_folder(self._folder)
+        self._note_logs()
         if not self._holds(name, data):
             write_file(self._disk, self._folder / name, data)
 
@@ -69,11 +77,27 @@ class Blobs:
 
         return data
 
+    def _note_logs(self) -> None:
+        """Leave word where else there are logs that name blobs, for whoever removes blobs."""
+        if self._logs is not None:
+            path = os.fsencode(self._logs)
+            note = self._folder / f"{LOGS_NOTE}{sha256(path).hexdigest()[:16]}"
+            if not note.exists():
+                write_file(self._disk, note, path)
+
     def _holds(self, name: str, data: bytes) -> bool:
         try:
+            # Before it is looked at: from now on nobody takes it for one that is not in use.
+            self._disk.touch(self._folder / name)
             return self.get(name) == data
-        except BlobUnusable:  # a damaged one is mended by writing it again
+        except (FileNotFoundError, BlobUnusable):  # a damaged one is mended by writing it again
             return False
+
+
+def blobs_of(disk: Disk, layout: Layout) -> Blobs:
+    """Return the blobs of the store that has this layout."""
+    elsewhere = layout.sessions != layout.home / "sessions"
+    return Blobs(disk, layout.blobs, layout.sessions if elsewhere else None)
 
 
 def names_blobs(raw: bytes) -> bool:

@@ -100,6 +100,10 @@ class Disk:
         """Give the file another name, in the place of what had it before."""
         source.rename(target)
 
+    def touch(self, path: Path) -> None:
+        """Let the file count as written now."""
+        os.utime(path, follow_symlinks=False)
+
     def unlink(self, path: Path) -> None:
         """Take the file's name away."""
         path.unlink()

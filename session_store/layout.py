@@ -38,6 +38,10 @@ class Layout:
         """Return the path of the file that a writer locks."""
         return self._of_session(session_id, ".lock")
 
+    def base(self, session_id: str) -> Path:
+        """Return the path of what is kept of the session's beginning for its detached forks."""
+        return self._of_session(session_id, ".base")
+
     def sidecar(self, session_id: str, offset: int, number: int) -> Path:
         """Return the path for bytes that were cut off the log at `offset`."""
         return self._of_session(session_id, f".torn-{offset}" + (f"-{number}" if number else ""))
@@ -47,7 +51,7 @@ class Layout:
         return self.pods / f"{check_pod_name(pod)}.json"
 
     def open_log(self, disk: Disk, session_id: str, flags: int) -> int:
-        """Return a descriptor of the session's log.
+        """Return a descriptor of the session's log; of a removed one's, what its forks need of it.
 
         Raises:
             FileNotFoundError: There is none.
@@ -55,7 +59,14 @@ class Layout:
         """
         path = self.log(session_id)
         disk.check_folder(self.sessions)
-        return disk.open(path, flags)
+        try:
+            return disk.open(path, flags)
+        except FileNotFoundError:
+            # Nobody writes a session that was removed.
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                raise
+
+        return disk.open(self.base(session_id), flags)
 
     def _of_session(self, session_id: str, suffix: str) -> Path:
         return self.sessions / (check_session_id(session_id) + suffix)

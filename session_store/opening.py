@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from attrs import evolve
 
 from .ancestry import Ancestry
-from .blobs import Blobs
+from .blobs import blobs_of
 from .chain import START
 from .disk import Disk, storing
 from .encoder import Encoder
@@ -33,7 +33,7 @@ class Opener:
         self._layout = layout
         self._clock = clock
         self._durability = durability
-        self._blobs = Blobs(disk, layout.blobs)
+        self._blobs = blobs_of(disk, layout)
 
     def lock(self, session_id: str) -> SessionLock:
         """Return the right to write the session, whether or not it is there.
