@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from .disk import Disk, write_all
 
 
-def write_files(disk: Disk, files: Mapping[Path, bytes]) -> None:
+def write_files(disk: Disk, files: Mapping[Path, Iterable[bytes]]) -> None:
     """Put the files in place, each whole and durable, in the order given. All share one folder.
 
-    Each is written under a name of its own, synced and renamed; then the folder is synced. When
-    anything of that fails, names that did not exist before are taken away again.
+    A file is given in pieces, and its first piece is asked for after the last one of the file
+    before. Each is written under a name of its own, synced and renamed; then the folder is synced.
+    When anything of that fails, names that did not exist before are taken away again.
 
     Raises:
         OSError: What the system said. A file that was replaced may be the old or the new one.
     """
     staged: dict[Path, Path] = {}
     published: list[Path] = []
+    done = False
     try:
-        for path, data in files.items():
+        for path, pieces in files.items():
             # The name is nobody else's, so that two processes that replace one file at a time
             # never write into each other's.
             temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
             staged[path] = temporary
-            _write_new(disk, temporary, data)
+            _write_new(disk, temporary, pieces)
 
         for path, temporary in staged.items():
             is_new = not path.exists()
@@ -37,19 +39,19 @@ def write_files(disk: Disk, files: Mapping[Path, bytes]) -> None:
 
         for folder in {path.parent for path in files}:
             disk.sync_folder(folder)
-    except OSError:
-        for leftover in [*staged.values(), *reversed(published)]:
-            # What cannot be taken away now is a stray file, and the failure that matters is
-            # the one already on its way.
+
+        done = True
+    finally:
+        # What cannot be taken away now is a stray file, and the failure that matters is the one
+        # already on its way, whatever it is: the pieces may be made while they are written.
+        for leftover in [] if done else [*staged.values(), *reversed(published)]:
             with suppress(OSError):
                 disk.unlink(leftover)
-
-        raise
 
 
 def write_file(disk: Disk, path: Path, data: bytes) -> None:
     """Put one file in place, whole and durable, as `write_files` does."""
-    write_files(disk, {path: data})
+    write_files(disk, {path: [data]})
 
 
 def read_file(disk: Disk, path: Path) -> bytes:
@@ -63,10 +65,12 @@ def read_file(disk: Disk, path: Path) -> bytes:
         return file.read()
 
 
-def _write_new(disk: Disk, path: Path, data: bytes) -> None:
+def _write_new(disk: Disk, path: Path, pieces: Iterable[bytes]) -> None:
     fd = disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        write_all(disk, fd, data)
+        for piece in pieces:
+            write_all(disk, fd, piece)
+
         disk.sync(fd)
     finally:
         os.close(fd)

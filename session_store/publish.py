@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 
 from .anchor import encode_anchor
 from .atomic import write_files
-from .blobs import Blobs
-from .chain import START
+from .blobs import blobs_of
+from .chain import START, EntryRef
 from .disk import Disk, storing
 from .encoder import Encoder
 from .errors import SessionNotFound
@@ -32,10 +33,11 @@ class Publisher:
         session_id: str,
         start: Mapping[str, object],
         entries: Iterable[tuple[str, Mapping[str, object]]] = (),
-    ) -> None:
+    ) -> EntryRef:
         """Write the log of a new session: its `session_start` of these fields, then `entries`.
 
         All of it is durable on return, and nothing of it is there after a failure or a crash.
+        Returns the log's head. An entry is written before the next one is asked for.
 
         Raises:
             StorageFailed: It could not be written.
@@ -43,17 +45,18 @@ class Publisher:
         """
         # What is large comes last, so that a look at the beginning of a log tells what it is.
         first = {"session_id": session_id, "format": FORMAT, **start}
-        encoder = Encoder(Blobs(self._disk, self._layout.blobs), self._clock)
+        log = _Log(Encoder(blobs_of(self._disk, self._layout), self._clock))
         with storing(f"write session {session_id}"):
             self._disk.make_folder(self._layout.sessions)
-            lines, refs, _ = encoder.encode(START, [("session_start", first), *entries])
             write_files(
                 self._disk,
                 {
-                    self._layout.log(session_id): lines,
-                    self._layout.anchor(session_id): encode_anchor(refs[-1]),
+                    self._layout.log(session_id): log.lines([("session_start", first)], entries),
+                    self._layout.anchor(session_id): log.anchor(),
                 },
             )
+
+        return log.head
 
     def withdraw(self, session_id: str) -> None:
         """Take away a session that was published and not announced, as far as can be done."""
@@ -81,3 +84,23 @@ class Publisher:
                 self._disk.sync(fd)
             finally:
                 os.close(fd)
+
+
+class _Log:
+    """The pieces of a new log, made one after the other, and of the anchor at its end."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._after = START
+
+    @property
+    def head(self) -> EntryRef:
+        return EntryRef(self._after.seq - 1, self._after.prev)
+
+    def lines(self, *entries: Iterable[tuple[str, Mapping[str, object]]]) -> Iterator[bytes]:
+        for entry in chain(*entries):
+            line, _, self._after = self._encoder.encode(self._after, [entry])
+            yield line
+
+    def anchor(self) -> Iterator[bytes]:
+        yield encode_anchor(self._after)
