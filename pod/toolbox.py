@@ -30,6 +30,8 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
         "memory.provider": bool(manifest.memory and manifest.memory.provider),
         "provider.fallbacks": bool(manifest.provider.fallbacks),
         "budgets.run.cost": manifest.budgets.run.cost is not None,
+        "budgets.session.requests": session.requests is not None,
+        "budgets.session.tokens": session.tokens is not None,
         "budgets.session.cost": session.cost is not None,
         "budgets.session.seconds": session.seconds is not None,
         'compaction.prune_policy = "break_even"': bool(
