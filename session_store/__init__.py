@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         SessionInUse,
         SessionNotFound,
         SessionStoreError,
+        StillNeeded,
         StorageFailed,
         UnknownEntry,
         UnsafePath,
+        Unsuitable,
     )
     from .ids import check_pod_name, check_session_id
     from .index import SearchHit, SessionIndex
@@ -51,9 +53,11 @@ _HOMES = {
         "SessionInUse",
         "SessionNotFound",
         "SessionStoreError",
+        "StillNeeded",
         "StorageFailed",
         "UnknownEntry",
         "UnsafePath",
+        "Unsuitable",
     ),
     "ids": (
         "check_pod_name",
@@ -106,11 +110,13 @@ __all__ = [
     "SessionNotFound",
     "SessionState",
     "SessionStoreError",
+    "StillNeeded",
     "StorageFailed",
     "StreamMasker",
     "Totals",
     "UnknownEntry",
     "UnsafePath",
+    "Unsuitable",
     "UsageRecord",
     "VerifyReport",
     "check_pod_name",

@@ -10,7 +10,9 @@
     ├── HeadMismatch         the log changed underneath its writer
     ├── StorageFailed        a write or a sync failed; the handle is of no further use
     ├── UnsafePath           a symlink, or somebody else's file, where the store keeps its own
-    └── InvalidHistory       items that cannot be a history
+    ├── InvalidHistory       items that cannot be a history
+    ├── StillNeeded          a session is not removed while others refer to it
+    └── Unsuitable           what was asked for has no meaning for this session
 
 The text of an error says what and why in its first line, and in the next what can be done. The
 same facts are attributes.
@@ -152,6 +154,35 @@ class InvalidHistory(SessionStoreError):
     def __init__(self, why: str) -> None:
         super().__init__(f"not a valid history: {why}", "nothing was written")
         self.why = why
+
+
+class StillNeeded(SessionStoreError):
+    """The session was not removed: others refer to it.
+
+    `by` has their ids, each with how it came from the session: `fork` or `compact`.
+    """
+
+    def __init__(self, session_id: str, by: tuple[tuple[str, str], ...]) -> None:
+        named = ", ".join(f"{other} ({_CAME[relation]})" for other, relation in by[:_SHOWN])
+        more = f" and {len(by) - _SHOWN:,} more" if len(by) > _SHOWN else ""
+        super().__init__(
+            f"session {session_id} was not removed: still referred to by {named}{more}",
+            f"remove those first, or let them stand alone: pod sessions rm {session_id} --detach",
+        )
+        self.session_id = session_id
+        self.by = by
+
+
+class Unsuitable(SessionStoreError):
+    """What was asked for has no meaning for this session. Nothing was changed."""
+
+    def __init__(self, session_id: str, why: str, hint: str = "nothing was changed") -> None:
+        super().__init__(f"session {session_id} {why}", hint)
+        self.session_id = session_id
+
+
+_SHOWN = 5
+_CAME = {"fork": "forked from it", "compact": "compacted from it"}
 
 
 def _shown(text: object) -> str:

@@ -37,6 +37,7 @@ EXIT_CODES: dict[str, int] = {
     "session_store.errors.SessionNotFound": WRONG_USE,
     "session_store.errors.SessionStoreError": FAILED,
     "session_store.errors.UnknownEntry": WRONG_USE,
+    "session_store.errors.Unsuitable": WRONG_USE,
     "worker.errors.ProviderRefused": REFUSED,
     "worker.errors.ToolDefinitionError": WRONG_USE,
     "worker.errors.WorkerError": FAILED,
