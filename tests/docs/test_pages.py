@@ -32,6 +32,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.timeout(120)  # a page starts some ten processes, on a machine that may be busy
 @pytest.mark.parametrize("page", _with_commands(), ids=lambda page: page.stem)
 def test_the_examples_of_a_page_show_what_it_says(page: Path, tmp_path: Path) -> None:
     found = blocks(page.read_text(encoding="utf-8"))
