@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from worker.text import is_blank
 
 from .chat_commands import Leave, carry_out
-from .complaints import complain_on_stderr
+from .complaints import complaints_on_stderr
 from .conversation import Conversation
 from .failures import INTERRUPTED
 from .line_reader import LineReader
@@ -29,9 +29,8 @@ def talk(options: RunOptions, loaded: LoadedManifest, home: Home, env: Mapping[s
 
     Raises what launching raises.
     """
-    complain_on_stderr()
     session_id = chosen_session(options, loaded, home)
-    with asyncio.Runner() as runner:
+    with complaints_on_stderr(), asyncio.Runner() as runner:
         conversation = Conversation(options, home, env, runner)
         conversation.open(loaded, session_id)
         if conversation.signal_code is not None:

@@ -17,7 +17,7 @@ from pod.pod import Pod
 from pod.protocol import CompactionDone, CompactionFailed, CompactionStart, Envelope
 from pod.providers import known_window
 
-from .complaints import complain_on_stderr
+from .complaints import complaints_on_stderr
 from .failures import FAILED, WRONG_USE, launching
 from .interrupts import Interrupts
 from .listing import counted, say, say_json
@@ -53,10 +53,11 @@ def carry_out(options: CompactOptions, env: Mapping[str, str]) -> int:
     if options.is_dry_run:
         return _foretell(loaded, home, session_id, as_json=options.as_json)
 
-    complain_on_stderr()
     pod = Pod(loaded, home=home, env=env, resume=session_id)
     pod.listen(_Progress(scene_of(pod, loaded), is_quiet=options.as_json))
-    code, done = asyncio.run(_compact(pod, options))
+    with complaints_on_stderr():
+        code, done = asyncio.run(_compact(pod, options))
+
     if not code:
         _say_done(done, as_json=options.as_json)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .failures import is_debugging
 from .listing import say
@@ -22,9 +24,16 @@ class _OnStderr(logging.Handler):
             say(record.getMessage(), err=True)
 
 
-def complain_on_stderr() -> None:
+@contextmanager
+def complaints_on_stderr() -> Iterator[None]:
     """Let warnings of ours reach stderr as one line, and under `--debug` everybody's, whole.
 
-    Without this the logging module would print tracebacks by itself.
+    Without a handler the logging module would print tracebacks by itself.
     """
-    logging.getLogger().handlers[:] = [_OnStderr(with_traceback=is_debugging())]
+    handler = _OnStderr(with_traceback=is_debugging())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)

@@ -17,7 +17,7 @@ from worker.items import is_turn_start, user_message
 
 from .answer_stream import answer_stream, show_cursor
 from .chat_view import ChatView, Spent, header
-from .failures import is_expected, launching, report, report_defect
+from .failures import INTERRUPTED, is_expected, launching, report, report_defect
 from .gauge import gauge
 from .interrupts import Interrupts
 from .listing import counted, is_utf8, say
@@ -178,4 +178,11 @@ class Conversation:
                 finally:
                     self.signal_code = interrupts.exit_code
 
-        self.runner.run(until_stopped())
+        try:
+            self.runner.run(until_stopped())
+        except KeyboardInterrupt:
+            # It came when all was done and nobody listened yet: as if at the prompt.
+            if self.signal_code is not None:
+                raise
+
+            self.signal_code = INTERRUPTED

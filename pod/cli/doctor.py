@@ -28,10 +28,11 @@ def doctor(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Look for what would keep a pod from running; exit 1 where something would.
+    """Look for what would keep a pod from running.
 
-    Without MANIFEST: this machine and the home. With it also its key, model, engine, tools and
-    whether its provider can be reached. Keys are never shown, and without --try nothing is sent.
+    Exits with 1 where something would. Without MANIFEST: this machine and the home. With it also
+    its key, model, engine and tools, and whether its provider can be reached. Keys are never
+    shown, and without --try nothing is sent.
     """
     if manifest is None and (is_trying or overrides):
         raise click.UsageError("--try and --set need a MANIFEST")

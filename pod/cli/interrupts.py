@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
+from types import FrameType, TracebackType
+from typing import Self, TypeAlias
 
 from attrs import define, field
 
 _AGAIN_S = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_Handler: TypeAlias = "Callable[[int, FrameType | None], object] | int | None"
 
 
 @define
@@ -30,7 +31,8 @@ class Interrupts:
     """Puts the terminal right, when a second signal ends the process."""
     received: int | None = field(default=None, init=False)
     """The signal that came, if one did."""
-    _caught: list[signal.Signals] = field(factory=list, init=False)
+    _before: dict[int, _Handler] = field(factory=dict, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _again: asyncio.TimerHandle | None = field(default=None, init=False)
 
     @property
@@ -39,12 +41,12 @@ class Interrupts:
         return None if self.received is None else 128 + self.received
 
     def __enter__(self) -> Self:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            # What the parent had ignored, such as `nohup` a hangup, stays ignored.
+            # What the parent had ignored, such as `nohup` a hangup, stays ignored. The loop's own
+            # way to be told of signals may tell of one only after this was left.
             if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, self._on_signal, number)
-                self._caught.append(number)
+                self._before[number] = signal.signal(number, self._on_signal)
 
         return self
 
@@ -54,31 +56,37 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        for number in self._caught:
-            loop.remove_signal_handler(number)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-        self._caught.clear()
+        self._before.clear()
         if self._again is not None:
             self._again.cancel()
 
-    def _on_signal(self, number: int) -> None:
+        self._loop = None
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.received is not None:
             self.before_leaving()
             leave_now(number)
 
         self.received = number
-        self._keep_cancelling()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._keep_cancelling)
 
     def _keep_cancelling(self) -> None:
+        if self._loop is None:
+            return  # it was left in the meantime
+
         self.cancel()
-        self._again = asyncio.get_running_loop().call_later(_AGAIN_S, self._keep_cancelling)
+        self._again = self._loop.call_later(_AGAIN_S, self._keep_cancelling)
 
 
 def leave_now(number: int) -> None:
     """End the process without waiting for anything. Sessions are safe whenever that happens."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody is left to tell
+        # Nobody is left to tell, or a signal came in the middle of telling.
+        with suppress(OSError, ValueError, RuntimeError):
             stream.flush()
 
     os._exit(128 + number)

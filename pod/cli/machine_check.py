@@ -65,7 +65,7 @@ def _python() -> Finding:
     with suppress(PackageNotFoundError):  # running from a folder that nobody installed
         told = f"{told}, podworker {version('podworker')}"
 
-    if sys.version_info < OLDEST_PYTHON:
+    if tuple(map(int, platform.python_version_tuple()[:2])) < OLDEST_PYTHON:
         return Finding("fail", "python", told, "podworker needs Python 3.11 or newer")
 
     return Finding("ok", "python", told)
@@ -73,10 +73,10 @@ def _python() -> Finding:
 
 def _platform() -> Finding:
     told = f"{platform.system()} {platform.release()} {platform.machine()}"
-    if sys.platform == "linux":
+    if platform.system() == "Linux":
         return Finding("ok", "platform", told)
 
-    if sys.platform == "darwin":
+    if platform.system() == "Darwin":
         return Finding("warn", "platform", told, "macOS is meant to work and is not tested")
 
     return Finding("fail", "platform", told, "sessions need POSIX locks and modes: use Linux")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import click
@@ -40,7 +41,10 @@ COMMANDS: dict[str, Known] = {
         "pod.cli.manifest:manifest",
         "Check manifests, print their schema, write one to start from.",
     ),
-    "engines": Known("pod.cli.engines:engines", "Context engines: which there are."),
+    "engines": Known(
+        "pod.cli.engines:engines",
+        "Context engines: which there are, and where they come from.",
+    ),
     "models": Known("pod.cli.models:models", "Local models, which need no key."),
     "protocol": Known("pod.cli.protocol:protocol", "The events that pods publish."),
     "doctor": Known("pod.cli.doctor:doctor", "Look for what would keep a pod from running."),
@@ -50,13 +54,15 @@ COMMANDS: dict[str, Known] = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when one of them is used, and not for the overview."""
 
+    known: Mapping[str, Known] = MappingProxyType({})
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the overview."""
-        return list(COMMANDS)
+        return list(self.known)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command, imported now; None for a name that is none."""
-        known = COMMANDS.get(cmd_name)
+        known = self.known.get(cmd_name)
         if known is None:
             return None
 
@@ -66,17 +72,17 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the overview from the table alone."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, known.summary) for name, known in COMMANDS.items()])
+            formatter.write_dl([(name, known.summary) for name, known in self.known.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; a name that is none is answered with the nearest ones."""
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if name not in self.known and not name.startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(name, COMMANDS)
+            near = get_close_matches(name, self.known)
             meant = f"; did you mean {' or '.join(near)}?" if near else "; `pod --help` lists them"
             ctx.fail(f"no command {name!r}{meant}")
 
@@ -101,7 +107,13 @@ class LazyGroup(click.Group):
             raise click.exceptions.Exit(FAILED) from None
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(LazyGroup):
+    """The commands of `pod`."""
+
+    known = COMMANDS
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="podworker", message="podworker %(version)s")
 @debug_option
 def cli() -> None:

@@ -14,7 +14,7 @@ from pod.pod import Pod
 from pod.protocol import Envelope, RunEnd, RunStart, TextDelta, TextDone
 from worker.items import is_turn_start
 
-from .complaints import complain_on_stderr
+from .complaints import complaints_on_stderr
 from .failures import BROKEN_PIPE, INTERRUPTED, launching, report, run_exit_code
 from .interrupts import Interrupts
 from .listing import say
@@ -34,8 +34,7 @@ def run_to_end(pod: Pod, prompt: UserMessage, loaded: LoadedManifest, options: R
 
     Raises what launching raises.
     """
-    complain_on_stderr()
-    with claimed_stdout() as outlet:
+    with complaints_on_stderr(), claimed_stdout() as outlet:
         scene = scene_of(pod, loaded, is_verbose=options.verbose)
         pod.listen(JsonLines(outlet) if options.as_json else Answers(outlet, pod, scene))
         return asyncio.run(_run(pod, prompt, outlet, options.manifest))

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pod.cli.machine_check import file_system_of
+from session_store import FileSessionStore
+from tests.fake_provider import Say, serving
+from tests.pod.desk import KEY, Desk
+
+
+@pytest.fixture
+def desk(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return Desk(work, home)
+
+
+def found(desk: Desk, *args: str, code: int = 0, **env: str) -> dict[str, dict[str, Any]]:
+    done = desk.pod("doctor", *args, "--json", **env)
+    assert done.exit_code == code, done.output
+    assert KEY not in done.output
+    return {finding["what"]: finding for finding in json.loads(done.stdout)}
+
+
+def test_a_machine_is_told_of_line_by_line(desk: Desk) -> None:
+    done = desk.pod("doctor")
+    assert done.exit_code == 0, done.output
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert all(level in {"ok", "warn"} for level, _, _ in lines)
+    assert {"python", "platform", "extras", "home", "disk", "sqlite", "sessions"} <= {
+        what for _, what, _ in lines
+    }
+
+
+def test_looking_makes_nothing(desk: Desk, tmp_path: Path) -> None:
+    home = tmp_path / "not" / "yet"
+    seen = found(desk, POD_HOME=str(home))
+    assert seen["home"]["detail"] == f"{home}, made by the first run"
+    assert not home.parent.exists()
+
+
+def test_a_home_that_others_can_read_is_warned_of(desk: Desk) -> None:
+    desk.home.chmod(0o755)
+    seen = found(desk)["home"]
+    assert (seen["level"], seen["advice"]) == ("warn", f"chmod 700 {desk.home}")
+
+
+def test_a_home_that_is_a_file_is_a_failure(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert found(desk, code=1, POD_HOME=str(tmp_path / "file"))["home"]["level"] == "fail"
+
+
+def test_sessions_are_counted_and_damaged_ones_named(desk: Desk) -> None:
+    manifest = desk.scripted({"text": "first"})
+    desk.pod("run", manifest, "one")
+    desk.pod("run", manifest, "two")
+    assert found(desk)["sessions"]["detail"] == "2 sessions, indexed"
+    log = desk.logs()[0]
+    log.write_bytes(log.read_bytes().replace(b"first", b"wrong"))
+    seen = found(desk)["sessions"]
+    assert seen["level"] == "warn"
+    assert log.stem in seen["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/srv/x", "nfs4"), ("/srv", "nfs4"), ("/srvx", "ext4"), ("/a b/c", "tmpfs"), ("/m", "xfs")],
+)
+def test_the_kind_of_file_system_is_that_of_the_mount_on_top(
+    tmp_path: Path, path: str, kind: str
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/a / ext4 rw 0 0\nhost:/x /srv nfs4 rw 0 0\ntmpfs /a\\040b tmpfs rw 0 0\n"
+        "/dev/b /m ext4 rw 0 0\n/dev/c /m xfs rw 0 0\nbroken\n"
+    )
+    assert file_system_of(Path(path), mounts) == kind
+    assert file_system_of(Path(path), tmp_path / "none") is None
+
+
+# --- with a manifest ----------------------------------------------------------------------------
+
+
+def test_a_served_model_is_reached_without_being_asked(desk: Desk) -> None:
+    with serving(Say("fine")) as served:
+        seen = found(desk, desk.manifest(served.base_url))
+        assert not served.asked
+        tried = found(desk, desk.manifest(served.base_url), "--try")
+        assert len(served.asked) == 1
+
+    assert seen["key"]["detail"] == "from the variable FAKE_KEY (not shown)"
+    assert "answers in" in seen["provider"]["detail"]
+    assert tried["provider"]["detail"].startswith("openai_compatible/fake answered in ")
+
+
+def test_a_key_that_is_refused_shows_only_when_it_is_tried(desk: Desk) -> None:
+    with serving(Say(status=401, error="bad key")) as served:
+        seen = found(desk, desk.manifest(served.base_url), "--try", code=1)
+
+    assert "bad key" in seen["provider"]["detail"]
+
+
+def test_what_is_missing_fails_with_what_to_do(desk: Desk) -> None:
+    unreachable = desk.manifest("http://127.0.0.1:9/v1")
+    seen = found(desk, unreachable, code=1)["provider"]
+    assert "127.0.0.1:9 cannot be reached" in seen["detail"]
+    assert seen["advice"]
+    assert "FAKE_KEY is not set" in found(desk, unreachable, code=1, FAKE_KEY="")["key"]["detail"]
+
+    head = '[pod]\nname = "p"\n[provider]\nkind = '
+    local = desk.write("local.toml", f'{head}"local"\nmodel = "SmolLM2-135M-Instruct"\n')
+    assert found(desk, local, code=1)["model"]["advice"].startswith("pod models pull")
+    unbuilt = desk.write("unbuilt.toml", f'{head}"gemini"\nmodel = "m"\napi_key_env = "FAKE_KEY"\n')
+    assert "not built" in found(desk, unbuilt, code=1)["provider"]["detail"]
+    tools = desk.scripted(extra='[tools]\npython = ["no_such_module:f"]\n')
+    assert "no_such_module" in found(desk, tools, code=1)["tools"]["detail"]
+
+
+def test_an_engine_that_is_not_there_is_a_warning_as_the_built_in_takes_over(desk: Desk) -> None:
+    manifest = desk.scripted(extra='[context]\nengine = "nowhere"\n')
+    seen = found(desk, manifest)["engine"]
+    assert seen["level"] == "warn"
+    assert "nowhere" in seen["detail"]
+    assert found(desk, desk.scripted())["engine"]["level"] == "ok"
+
+
+def test_the_session_that_the_pod_would_go_on_with_is_looked_at(desk: Desk) -> None:
+    manifest = desk.scripted({"text": "first"})
+    desk.pod("run", manifest, "one")
+    (log,) = desk.logs()
+    assert found(desk, manifest)["session"]["level"] == "ok"
+    with FileSessionStore(desk.home).open(log.stem):
+        assert "in use by pid" in found(desk, manifest)["session"]["detail"]
+
+    log.write_bytes(log.read_bytes().replace(b"first", b"wrong"))
+    assert "entry 2" in found(desk, manifest, code=1)["session"]["detail"]
+
+
+def test_a_wrong_manifest_ends_with_2_before_anything_is_looked_at(desk: Desk) -> None:
+    done = desk.pod("doctor", desk.write("bad.toml", '[pod]\nname = "Bad Name!"\n'))
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "pod.name" in done.stderr
+    assert desk.pod("doctor", "--try").exit_code == 2
