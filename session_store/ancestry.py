@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .chain import Entry, EntryRef
+from .chain import Entry
 from .disk import Disk
 from .errors import SessionDamaged, SessionNotFound, UnknownEntry
 from .fold import fold
+from .history import safe_fork_point
 from .ids import is_session_id
 from .layout import LOG_SUFFIX, Layout
 from .reader import LogReader, read_entries
 from .recovery import Damaged
-from .state import SessionState
+from .state import ForkPoint, SessionState
+from .tail import LogEnd
 
 _SHORTEST_PREFIX = 8
 
@@ -48,25 +50,38 @@ class Ancestry:
         reader.raise_if_unusable()
         raise SessionNotFound(session_id)
 
-    def find(self, session_id: str, at: str) -> EntryRef:
+    def fork_point(self, session_id: str, at: str | None) -> ForkPoint:
+        """Return where a fork at `at`, or at the head, is made. Only the end of the log is read.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            UnknownEntry: `at` names no entry, or several.
+            SessionDamaged: The end of the log does not verify.
+        """
+        end = LogEnd(self._disk, self._layout, session_id)
+        after = end.position() if at is None else self.find(session_id, at).next
+        return safe_fork_point(end.backwards(after))
+
+    def find(self, session_id: str, at: str) -> Entry:
         """Return the entry that `at` names: its hash, or the first 8 or more digits of it.
+
+        It matches its hash; the entries before it need not have been read.
 
         Raises:
             UnknownEntry: It names none, or more than one.
-            SessionDamaged: The log stops verifying before it is found.
+            SessionDamaged: It cannot be found, and the log does not verify.
         """
         wanted = at.lower() if isinstance(at, str) else ""
         if len(wanted) < _SHORTEST_PREFIX or not set(wanted) <= set("0123456789abcdef"):
             raise UnknownEntry(session_id, at, "a hash has 64 hex digits, its prefix 8 or more")
 
-        found: list[EntryRef] = []
-        for entry in read_entries(self._disk, self._layout, session_id):
-            if entry.hash == wanted:
-                return entry.ref
+        entry = LogEnd(self._disk, self._layout, session_id).find(wanted)
+        return self._find_among_all(session_id, at, wanted) if entry is None else entry
 
-            if entry.hash.startswith(wanted):
-                found.append(entry.ref)
-
+    def _find_among_all(self, session_id: str, at: str, wanted: str) -> Entry:
+        """Return the entry, or say why there is none to be had."""
+        entries = read_entries(self._disk, self._layout, session_id)
+        found = [entry for entry in entries if entry.hash.startswith(wanted)]
         if len(found) != 1:
             many = f"it begins the hashes of {len(found)} entries" if found else "no hash is that"
             raise UnknownEntry(session_id, at, many)
@@ -182,8 +197,14 @@ class Ancestry:
 
 
 def origin_of(start: Entry) -> tuple[str, str] | None:
-    """Return the parent's id and `fork` or `compact`, or None for a session that has no parent."""
-    for key, relation in (("compacted_from", "compact"), ("forked_from", "fork")):
+    """Return the parent's id and how the session came from it; None for one that has no parent.
+
+    That is `fork`, `compact`, `salvage` or `redact`. What was mended from another comes from that
+    one, whatever it may itself have come from.
+    """
+    mended = "redact" if start.data.get("redacted") is True else "salvage"
+    origins = (("recovered_from", mended), ("compacted_from", "compact"), ("forked_from", "fork"))
+    for key, relation in origins:
         match start.data.get(key):
             case [str(parent), str()]:
                 return parent, relation

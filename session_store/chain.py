@@ -148,6 +148,29 @@ def _cleaned(value: object) -> object:
     return [_cleaned(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+def line_start(digits: str) -> bytes:
+    """Return how a line begins whose hash begins with `digits`."""
+    return b'{"hash":"' + digits.encode("ascii") + (b'",' if len(digits) == len(GENESIS) else b"")
+
+
+def entry_named(raw: bytes, offset: int, ref: EntryRef | None = None) -> Entry | None:
+    """Return the entry that the line is, if it matches its own hash, and is the one of that name.
+
+    It is proved to be what was written; whether the entries before it hold is another matter.
+    """
+    try:
+        said = orjson.loads(raw)
+        seq, prev = said["seq"], said["prev"]
+    except (orjson.JSONDecodeError, TypeError, KeyError):
+        return None
+
+    data = _verified(raw, seq, prev)
+    if isinstance(data, str) or (ref is not None and ref != (seq, data["hash"])):
+        return None
+
+    return Entry(offset, raw, data)
+
+
 class Walk:
     """Goes through a log once and yields each entry that verifies, in constant memory.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from worker.items import AssistantMessage, Item, ToolResult
 
-from .chain import Entry, EntryRef
+from .chain import Entry
 from .errors import InvalidHistory
 from .state import ForkPoint
 
@@ -39,25 +39,52 @@ def check_history(items: Sequence[Item]) -> None:
             raise InvalidHistory(f"call {call_uid} of the tool {name!r} has no result")
 
 
-def safe_fork_point(entries: Iterable[Entry], at: EntryRef | None) -> ForkPoint:
-    """Return the last entry up to `at` (None: all of them) after which no call lacks its result.
+def safe_fork_point(entries: Iterable[Entry]) -> ForkPoint:
+    """Return the last entry after which no call lacks its result.
 
-    `at` is one of the entries, and there is at least one.
+    `entries` are the one at which a fork is wanted and those before it, the newest first; at least
+    one. No more of them are taken than is needed to tell.
     """
+    group = _newest_group(entries)
     calls = _OpenCalls()
-    safe = last = EntryRef(-1, "")
-    for entry in entries:
-        last = entry.ref
+    safe = group[-1].ref
+    for entry in reversed(group[:-1]):
         calls.take(entry.data)
-        if not calls.any_open or last.seq == 0:
-            safe = last
+        safe = safe if calls.any_open else entry.ref
 
-        if at is not None and last.hash == at.hash:
+    asked = group[0].ref
+    moved = safe != asked
+    reason = f"entry {asked.seq} comes between a tool call and its result" if moved else ""
+    return ForkPoint(hash=safe.hash, seq=safe.seq, moved=moved, reason=reason)
+
+
+def _newest_group(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the newest answer and all after it, newest first; last an entry before the answer.
+
+    A request is made only when every call before it has its result, so at that last entry none is
+    open: it has the results that the answer was asked for with, or what a person said.
+    """
+    group: list[Entry] = []
+    amended: set[str] = set()  # answers that were changed, and are further back
+    answered = False
+    for entry in entries:
+        group.append(entry)
+        items = _items_of(entry.data)
+        answers = {item["uid"] for item in items if item.get("type") == "assistant_message"}
+        if entry.seq == 0 or (answered and not amended and items and not answers):
             break
 
-    moved = safe != last
-    reason = f"entry {last.seq} comes between a tool call and its result" if moved else ""
-    return ForkPoint(hash=safe.hash, seq=safe.seq, moved=moved, reason=reason)
+        change = entry.data.get("item") or {}
+        amended |= {change["uid"]} if change.get("type") == "assistant_message" else set()
+        amended -= answers
+        answered = answered or bool(answers)
+
+    return group
+
+
+def _items_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    items = data.get("items")
+    return items if isinstance(items, list) else []  # a number in `prune_advanced`
 
 
 class _OpenCalls:
@@ -72,8 +99,7 @@ class _OpenCalls:
         return bool(self._open)
 
     def take(self, data: dict[str, Any]) -> None:
-        items = data.get("items")
-        for item in items if isinstance(items, list) else ():  # a number in `prune_advanced`
+        for item in _items_of(data):
             self._take_item(item)
 
         amended = data.get("item")

@@ -85,12 +85,13 @@ class LogWriter:
         self._check_usable()
         self._failed = True
         with storing(f"write {self._anchor.name}"):
-            if read_anchor(self._disk, self._anchor) != self.head:
+            anchor = read_anchor(self._disk, self._anchor)
+            if anchor is None or anchor.ref != self.head or anchor.end is None:
                 # The anchor must never be ahead of the log, also after a loss of power.
                 if self._durability is Durability.FLUSH:
                     self._disk.sync(self._fd)
 
-                write_anchor(self._disk, self._anchor, self.head)
+                write_anchor(self._disk, self._anchor, self.position)
 
         self._failed = False
 

@@ -123,7 +123,8 @@ def anchor_or_why_not(disk: Disk, layout: Layout, session_id: str) -> EntryRef |
     """Return the session's anchor, None where there is none, or what is wrong with it."""
     path = layout.anchor(session_id)
     try:
-        return read_anchor(disk, path)
+        anchor = read_anchor(disk, path)
+        return None if anchor is None else anchor.ref
     except ValueError:
         return f"may not be the last one: the anchor {path.name} cannot be read"
 

@@ -21,7 +21,7 @@ from .compacted import (
 from .disk import Disk, storing
 from .errors import Holder, SessionNotFound
 from .fold import carried
-from .history import check_history, safe_fork_point
+from .history import check_history
 from .ids import check_pod_name, check_session_id, now_ms, uuid7
 from .layout import Layout
 from .lock import holder
@@ -128,7 +128,8 @@ class FileSessionStore:
         """Return the id of a new session that begins as this one is at its head, or was at `at`.
 
         The parent may be written meanwhile, and is not touched. See `fork_point` for where a fork
-        is really made.
+        is really made. Of a parent that its store closed, only the end is read, whatever its size:
+        what the fork inherits is verified each time the fork is opened, and not now.
 
         Raises:
             UnknownEntry: `at` names no entry, or several.
@@ -152,8 +153,7 @@ class FileSessionStore:
         It is made there, unless a tool call lacks its result then: a fork that could not go on
         is made at the last entry before that call instead.
         """
-        ref = None if at is None else self._ancestry.find(session_id, at)
-        return safe_fork_point(self.entries(session_id), ref)
+        return self._ancestry.fork_point(session_id, at)
 
     def save_compacted(self, session_id: str, history: Sequence[Item]) -> str:
         """Return the id of a new session of this history, which names this one as its origin.

@@ -156,7 +156,7 @@ def test_damage_is_named_and_refused_and_left_as_it_is(store: FileSessionStore, 
     assert not report.ok
     assert report.first_bad_seq == seq
     assert report.entries == (4 if what == "cut short at a line end" else seq)
-    for use in (store.open, store.restore, store.fork):
+    for use in (store.open, store.restore):
         with pytest.raises(SessionDamaged) as caught:
             use(session_id)
 
