@@ -27,6 +27,7 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
     asked = {
         "tools.builtin": bool(tools and tools.builtin),
         "tools.mcp": bool(tools and tools.mcp),
+        "context.options": bool(manifest.context.options),
         "memory.provider": bool(manifest.memory and manifest.memory.provider),
         "provider.fallbacks": bool(manifest.provider.fallbacks),
         "budgets.run.cost": manifest.budgets.run.cost is not None,

@@ -77,6 +77,7 @@ NOT_BUILT = {
     "budgets.session": "budgets.session.requests=5",
     "compaction.prune_policy": 'compaction.prune_policy="break_even"',
     "compaction.compact_idle_seconds": "compaction.compact_idle_seconds=60",
+    "context.options": "context.options={depth=3}",
     "memory.provider": 'memory.provider="file"',
 }
 
@@ -94,10 +95,10 @@ async def test_what_the_manifest_page_calls_not_built_is_refused(
     script = tmp_path / "answers.jsonl"
     script.write_text('{"text": "hello"}\n')
     manifest = tmp_path / "pod.toml"
-    provider = "model = 'm'" if "anthropic" in override else f"script = '{script}'"
-    manifest.write_text(f"[pod]\nname = 'p'\n[provider]\nkind = 'scripted'\n{provider}\n")
-    if "anthropic" in override:
-        manifest.write_text("[pod]\nname = 'p'\n[provider]\nkind = 'anthropic'\nmodel = 'm'\n")
+    provider = f"kind = 'scripted'\nscript = '{script}'"
+    if override.startswith("provider.kind"):
+        provider = "kind = 'openai'\nmodel = 'm'"  # which an override can turn into another
 
+    manifest.write_text(f"[pod]\nname = 'p'\n[provider]\n{provider}\n")
     with pytest.raises(NotBuilt):
         await Pod.launch(manifest, home=home, overrides=(override,)).start()
