@@ -7,13 +7,14 @@ from typing import Any, TypeAlias
 
 from worker.items import Item, ToolResult
 
+from .gist import Gist
 from .state import SessionState
 
 Entries: TypeAlias = list[tuple[str, Mapping[str, object]]]
 
 
 def full_start(
-    state: SessionState, history: Sequence[Item], changes: Mapping[str, Any]
+    state: SessionState | Gist, history: Sequence[Item], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of a `session_start` that takes over `state`, with this history.
 
@@ -30,7 +31,7 @@ def full_start(
 
 
 def compacted_start(
-    old: SessionState, history: Sequence[Item], changes: Mapping[str, Any]
+    old: Gist, history: Sequence[Item], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of the `session_start` of what `old` was compacted to, as `full_start`.
 
@@ -42,7 +43,7 @@ def compacted_start(
 
 
 def compacted_entries(
-    old: SessionState,
+    old: Gist,
     history: Sequence[Item],
     *,
     watermark: int,
@@ -52,7 +53,7 @@ def compacted_entries(
     """Return the entries after the first one: the compaction, and what it takes along."""
     told: dict[str, Any] = {
         "old": old.session_id,
-        "items_before": len(old.history),
+        "items_before": old.items,
         "items_after": len(history),
         "generation": old.generation + 1,
         **compaction,
@@ -63,8 +64,8 @@ def compacted_entries(
 
     if carry_extensions:
         entries += [
-            ("extension", {"domain": domain, "payload": payloads[-1]})
-            for domain, payloads in old.extensions.items()
+            ("extension", {"domain": domain, "payload": payload})
+            for domain, payload in old.extensions.items()
         ]
 
     return entries

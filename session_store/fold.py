@@ -36,6 +36,12 @@ def fold(entries: Iterable[Entry], inherited: SessionState | None = None) -> Ses
     return folding.state()
 
 
+def title_of(items: Iterable[Item]) -> str:
+    """Return the first line of the first thing that a person said; empty where nobody did."""
+    said = (item.text for item in items if is_turn_start(item) and hasattr(item, "text"))
+    return next((line for line in map(first_line, said) if line), "")
+
+
 def carried(state: SessionState) -> dict[str, Any]:
     """Return what a state holds besides history, prompt and config, as JSON.
 
@@ -118,7 +124,7 @@ class Fold:
     def _start_history(self, data: dict[str, Any]) -> None:
         if data.get("history") is not None:
             self._draft.history = load_items(data["history"])
-            self._note_title(self._draft.history)
+            self._draft.title = title_of(self._draft.history)
         elif self._inherited is None:
             raise ValueError("its history is inherited and there is no parent")
 
@@ -141,8 +147,7 @@ class Fold:
         draft = self._draft
         draft.history += items
         draft.run_open = draft.interrupted = True
-        if not draft.title:
-            self._note_title(items)
+        draft.title = draft.title or title_of(items)
 
     def _system_item(self, data: dict[str, Any]) -> None:
         self._draft.history += load_items(data["items"])
@@ -217,10 +222,6 @@ class Fold:
         draft = self._draft
         draft.consecutive_failures = int(data.get("consecutive_failures", 0))
         draft.compaction_disabled = bool(data.get("disabled", False))
-
-    def _note_title(self, items: Iterable[Item]) -> None:
-        said = (item.text for item in items if is_turn_start(item) and hasattr(item, "text"))
-        self._draft.title = next((line for line in map(first_line, said) if line), "")
 
 
 class _Draft:

@@ -12,6 +12,7 @@ from worker.items import Item
 from .chain import EntryRef
 from .encoder import Encoder
 from .errors import StorageFailed
+from .gist import Gist
 from .lock import SessionLock
 from .log import LogWriter
 from .state import SessionState
@@ -35,12 +36,19 @@ class Session:
         self._writer = writer
         self._encoder = encoder
         self._lock = lock
+        self._gist = Gist.of(state)
         self._mutex = threading.Lock()
 
     @property
     def head(self) -> EntryRef:
         """The last entry that was acknowledged."""
         return self._writer.head
+
+    @property
+    def gist(self) -> Gist:
+        """What the session is now, without the items of its history."""
+        with self._mutex:
+            return self._gist.copy()
 
     @property
     def closed(self) -> bool:
@@ -72,9 +80,11 @@ class Session:
         self._check_open()
         with self._mutex:
             self._check_open()
-            lines, refs, after = self._encoder.encode(self._writer.position, entries)
+            given = list(entries)
+            lines, refs, after = self._encoder.encode(self._writer.position, given)
             if refs:
                 self._writer.append(lines, after)
+                self._note(given, refs, lines)
 
             return refs
 
@@ -118,6 +128,12 @@ class Session:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _note(
+        self, entries: list[tuple[str, Mapping[str, object]]], refs: list[EntryRef], lines: bytes
+    ) -> None:
+        for (kind, fields), ref, line in zip(entries, refs, lines.split(b"\n"), strict=False):
+            self._gist.take(ref, kind, fields, line)
 
     def _check_open(self) -> None:
         # Before the mutex is taken: in a forked child somebody may hold it who is not there.

@@ -21,6 +21,7 @@ from .compacted import (
 from .disk import Disk, storing
 from .errors import Holder, SessionNotFound
 from .fold import carried
+from .gist import Gist
 from .history import check_history
 from .ids import check_pod_name, check_session_id, now_ms, uuid7
 from .layout import Layout
@@ -36,6 +37,13 @@ from .verify import verify_session
 
 if TYPE_CHECKING:
     from .info import SessionInfo
+    from .maintenance import Maintenance
+    from .redaction import RedactionReport
+    from .removal import DetachReport, RemovalReport
+    from .retention import RetentionPlan
+    from .rewind import RewindPoint
+    from .salvage import SalvageReport
+    from .usage_on_disk import DiskUsage
 
 DEEPEST_CHAIN = 8
 """How many sessions a fork may inherit through; the next one stands by itself."""
@@ -134,15 +142,17 @@ class FileSessionStore:
         Raises:
             UnknownEntry: `at` names no entry, or several.
         """
-        point = self.fork_point(session_id, at)
+        return self._fork(session_id, self.fork_point(session_id, at).hash, {})
+
+    def _fork(self, session_id: str, digest: str, marks: Mapping[str, object]) -> str:
         self._publisher.make_durable(session_id)
         links = self._ancestry.links(session_id)
-        start: dict[str, Any] = {"forked_from": [session_id, point.hash]}
+        start: dict[str, Any] = {"forked_from": [session_id, digest], **marks}
         if len(links) <= DEEPEST_CHAIN:
             pod = self._ancestry.first_entry(session_id).data.get("pod")
             start |= {"pod": pod, "config": None, "system_prompt": None, "history": None}
         else:
-            state = self._ancestry.state(session_id, point.hash)
+            state = self._ancestry.state(session_id, digest)
             start |= {"carried": carried(state), **full_start(state, state.history, start)}
 
         return self._publish(start)
@@ -164,9 +174,10 @@ class FileSessionStore:
         check_history(history)
         old = self._ancestry.state(session_id)
         self._publisher.make_durable(session_id)
-        start = compacted_start(old, history, {})
+        gist = Gist.of(old)
+        start = compacted_start(gist, history, {})
         entries = compacted_entries(
-            old,
+            gist,
             history,
             watermark=carried_watermark(old.history, old.watermark, history),
             compaction={"trigger": "manual", "engine": "external", "method": "engine"},
@@ -189,22 +200,22 @@ class FileSessionStore:
         `compaction` has the fields of the entry of that kind; `start` those of `session_start`
         that are no longer the old session's (`pod`, `system_prompt`, `config`). Items before
         `watermark` are sent without content. `old` gets its anchor and nothing else, and stays
-        open; after a failure or a crash it is all there is.
+        open; after a failure or a crash it is all there is. Its log is not read.
 
         Raises:
             InvalidHistory: A uid is there twice, or a call and its result are not together.
         """
         check_history(history)
         old.write_anchor()
-        state = self._ancestry.state(old.session_id, old.head.hash)
+        gist = old.gist
         entries = compacted_entries(
-            state,
+            gist,
             history,
             watermark=watermark,
             compaction=compaction,
             carry_extensions=carry_extensions,
         )
-        return self._create(compacted_start(state, history, start or {}), entries)
+        return self._create(compacted_start(gist, history, start or {}), entries)
 
     def children(self, session_id: str) -> list[str]:
         """Return the ids of the sessions forked or compacted from this one, oldest first."""
@@ -216,6 +227,120 @@ class FileSessionStore:
         A session whose parent was removed is the root of what came from it.
         """
         return self._ancestry.lineage(session_id)
+
+    def rewind(self, session_id: str, to: str) -> str:
+        """Return the id of a new session that goes on from the entry `to`; nothing is undone.
+
+        `to` is a hash, or the first 8 or more digits of it, of an entry of this session or of one
+        that it began from, also across a compaction. The new session is a fork by reference that
+        says `rewound`. A pod's pointer that is on this session, or on what it goes on as, moves to
+        the new one, so that the pod goes on there; other forks it never follows. The session itself
+        stays whole. See `rewind_point` for where going back really leads.
+
+        Raises:
+            UnknownEntry: `to` names no entry, or several.
+        """
+        maintenance = self._maintenance()
+        point = maintenance.rewind_point(session_id, to)
+        new_id = self._fork(point.session_id, point.hash, {"rewound": True})
+        maintenance.lead_pods(point.session_id, new_id)
+        return new_id
+
+    def rewind_point(self, session_id: str, to: str) -> RewindPoint:
+        """Return where going back to `to` leads: there, or before a call that lacks its result.
+
+        Raises:
+            UnknownEntry: `to` names no entry, or several.
+        """
+        return self._maintenance().rewind_point(session_id, to)
+
+    def uncompact(self, session_id: str) -> str:
+        """Return the id of the session that this one was compacted from, and go on with that one.
+
+        A pod's pointer that is on this session, or on what it goes on as, moves to the old one.
+        Nothing else is changed.
+
+        Raises:
+            Unsuitable: It was not compacted from another.
+            SessionNotFound: It or the old one is not there.
+        """
+        return self._maintenance().uncompact(session_id)
+
+    def may_be_pointed_at(self, session_id: str) -> bool:
+        """Tell whether a pod's pointer may follow this session: it is not below a fork.
+
+        What a pod was rewound to is where the pod goes on, and counts as no fork here.
+        """
+        return not self._maintenance().own_line(session_id).is_below_fork
+
+    def salvage(self, session_id: str) -> SalvageReport:
+        """Make a new session from what verifies of a damaged one, and say what is not in it.
+
+        Entries count as far as each proves to follow the one before, wherever in the file they
+        stand. The damaged log is not changed. Pods that were on it are on the new one then.
+
+        Raises:
+            Unsuitable: It is not damaged.
+            SessionDamaged: Not even its beginning verifies.
+            SessionInUse: Somebody writes it.
+        """
+        return self._maintenance().salvage(session_id)
+
+    def redact(
+        self, session_id: str, secrets: Mapping[str, str], *, patterns: Sequence[str] = ()
+    ) -> RedactionReport:
+        """Make a new session without the secrets, and say what of the store still has them.
+
+        `secrets` maps the name that takes a secret's place to the secret; `patterns` are regular
+        expressions, and all that they match in the session is taken for a secret. The new session
+        stands alone. The old one is not changed; pods that were on it are on the new one then.
+
+        Raises:
+            Unsuitable: A secret is too short, or a pattern matches too much.
+            SessionDamaged: It does not verify.
+            SessionInUse: Somebody writes it.
+        """
+        return self._maintenance().redact(session_id, secrets, patterns)
+
+    def detach(self, session_id: str) -> DetachReport:
+        """Let the session do without those that it inherits from; they may be removed then.
+
+        It keeps its id, its log and its hashes: what it needs of their logs is kept, byte for byte,
+        beside the logs. A session that inherits nothing stands alone already.
+
+        Raises:
+            SessionDamaged: What it inherits does not verify.
+        """
+        return self._maintenance().detach(session_id)
+
+    def remove(self, session_id: str, *, detach: bool = False) -> RemovalReport:
+        """Remove the session: its log, what lies beside it, and the blobs that nobody else names.
+
+        A pod that was on it is on no session then. After a crash, removing it again takes up the
+        rest. With `detach`, sessions that came from it are made to stand alone first.
+
+        Raises:
+            SessionNotFound: There is nothing of it.
+            StillNeeded: Sessions that came from it need or name it. Nothing was changed.
+            SessionInUse: Somebody writes it.
+        """
+        return self._maintenance().remove(session_id, detach=detach)
+
+    def usage_on_disk(self) -> DiskUsage:
+        """Return how much room the sessions take, each by itself and all together."""
+        from .usage_on_disk import usage_on_disk
+
+        return usage_on_disk(self.layout)
+
+    def retention_plan(
+        self, *, older_than_ms: int | None = None, keep_bytes: int | None = None
+    ) -> RetentionPlan:
+        """Return which sessions are to go so that the limits hold. `remove` them in that order.
+
+        None is current, in use or damaged, and none is named by one that stays.
+        """
+        infos = self.sessions()
+        return self._maintenance().retention_plan(infos, older_than_ms, keep_bytes)
 
     def verify(self, session_id: str) -> VerifyReport:
         """Return whether the session is what was acknowledged. Damage is told and not raised."""
@@ -260,6 +385,11 @@ class FileSessionStore:
         path = self.layout.pointer(pod)
         with storing(f"move the pointer of pod {pod}"):
             write_pointer(self.disk, path, session_id)
+
+    def _maintenance(self) -> Maintenance:
+        from .maintenance import Maintenance
+
+        return Maintenance(self.disk, self.layout, self._clock, self._opener)
 
     def _publish(self, start: Mapping[str, Any], entries: Entries | None = None) -> str:
         session_id = uuid7(self._clock())
