@@ -61,8 +61,9 @@ def _report(folder: Path, rounds: int) -> None:
         os.write(bare, line)
         os.fdatasync(bare)
 
-    with session:
-        found = in_turns({"write + fdatasync": _of(write), "Session.append": _of(append)}, rounds)
+    with session, SyncWatch() as watch:
+        actions = {"write + fdatasync": _of(write, watch), "Session.append": _of(append, watch)}
+        found = in_turns(actions, rounds)
 
     os.close(bare)
     size = log.stat().st_size
@@ -91,16 +92,15 @@ def _print(found: dict[str, list[Sample]], line_bytes: int, log_bytes: int) -> N
     verdict("append / bare write and sync", value=value, limit=LIMIT)
 
 
-def _of(action: Callable[[], None]) -> Callable[[], Sample]:
-    """Time an action this short without anything around it that would disturb the disk's rhythm."""
+def _of(action: Callable[[], None], watch: SyncWatch) -> Callable[[], Sample]:
+    """Time an action this short with nothing around it that would disturb the caches."""
 
     def measure() -> Sample:
-        with SyncWatch() as watch:
-            began = time.perf_counter()
-            action()
-            taken = time.perf_counter() - began
-
-        return Sample(taken, 0.0, watch.seconds)
+        synced = watch.seconds
+        began = time.perf_counter()
+        action()
+        taken = time.perf_counter() - began
+        return Sample(taken, 0.0, watch.seconds - synced)
 
     return measure
 
