@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pod.pod import Pod
 from worker.text import is_blank
 
 from .chat_commands import Leave, carry_out
@@ -31,8 +32,9 @@ def talk(options: RunOptions, loaded: LoadedManifest, home: Home, env: Mapping[s
     """
     session_id = chosen_session(options, loaded, home)
     with complaints_on_stderr(), asyncio.Runner() as runner:
-        conversation = Conversation(options, home, env, runner)
-        conversation.open(loaded, session_id)
+        pod = Pod(loaded, home=home, env=env, resume=session_id)
+        conversation = Conversation(options, home, env, runner, loaded, pod)
+        conversation.open()
         if conversation.signal_code is not None:
             say("cancelled", err=True)
             return conversation.signal_code

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from attrs import define, field
 
 from pod import protocol
@@ -11,9 +9,8 @@ from pod.pod import PodStatus
 from pod.protocol import Envelope
 
 from .answer_stream import AnswerStream
-from .listing import say
-from .notes import Scene, note
-from .progress import LiveLine
+from .narrator import Narrator
+from .notes import Scene
 
 
 @define
@@ -44,7 +41,11 @@ class ChatView:
     scene: Scene
     spent: Spent = field(factory=Spent)
     _streamed: bool = field(default=False, init=False)
-    _line: LiveLine = field(factory=LiveLine, init=False)
+    _narrator: Narrator = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Let an answer end before anything else is told."""
+        self._narrator = Narrator(self.scene, self._end_answer)
 
     def __call__(self, envelope: Envelope) -> None:
         """Show an event."""
@@ -60,22 +61,11 @@ class ChatView:
             case protocol.RunEnd() as end:
                 self._end_answer()
                 self.spent.add(end.requests, end.usage, end.cost)
-            case protocol.CompactionStart() as start if sys.stderr.isatty():
-                self._line.begin(note(start, self.scene) or "")
-            case protocol.CompactionDone() as done:
-                self.spent.add(0, done.usage, done.usage.cost if done.usage else None)
-                self._tell(done)
             case data:
-                self._tell(data)
+                if isinstance(data, protocol.CompactionDone):
+                    self.spent.add(0, data.usage, data.usage.cost if data.usage else None)
 
-    def _tell(self, data: protocol.EventData) -> None:
-        text = note(data, self.scene)
-        if isinstance(data, protocol.CompactionDone | protocol.CompactionFailed):
-            self._line.erase()
-
-        if text is not None:
-            self._end_answer()
-            say(text, err=True)
+                self._narrator.tell(data)
 
     def _end_answer(self) -> None:
         self._streamed = False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 
-from attrs import asdict, define, field, frozen
+from attrs import asdict, define, frozen
 
 from manifests import LoadedManifest, load_manifest
 from pod.compaction.plan import CompactionError
@@ -14,16 +13,16 @@ from pod.compaction.preview import Preview, preview
 from pod.home import Home
 from pod.launch import open_store
 from pod.pod import Pod
-from pod.protocol import CompactionDone, CompactionFailed, CompactionStart, Envelope
+from pod.protocol import CompactionDone, CompactionFailed, Envelope
 from pod.providers import known_window
 
 from .complaints import complaints_on_stderr
 from .failures import FAILED, WRONG_USE, launching
 from .interrupts import Interrupts
 from .listing import counted, say, say_json
-from .notes import Scene, compacted, floor, note
+from .narrator import Narrator
+from .notes import compacted, floor
 from .oneshot import Launch, scene_of
-from .progress import LiveLine
 from .sessions import find_session
 
 BUILT_IN = "compressor"
@@ -54,7 +53,7 @@ def carry_out(options: CompactOptions, env: Mapping[str, str]) -> int:
         return _foretell(loaded, home, session_id, as_json=options.as_json)
 
     pod = Pod(loaded, home=home, env=env, resume=session_id)
-    pod.listen(_Progress(scene_of(pod, loaded), is_quiet=options.as_json))
+    pod.listen(_Progress(Narrator(scene_of(pod, loaded)), is_quiet=options.as_json))
     with complaints_on_stderr():
         code, done = asyncio.run(_compact(pod, options))
 
@@ -96,33 +95,16 @@ def _say_done(done: CompactionDone | None, *, as_json: bool) -> None:
 
 @define
 class _Progress:
-    """Tells on stderr what goes on. What was done is said on stdout, in the end."""
+    """Tells on stderr what goes on, or only failures. What was done is for stdout."""
 
-    scene: Scene
+    narrator: Narrator
     is_quiet: bool
-    _line: LiveLine = field(factory=LiveLine, init=False)
 
     def __call__(self, envelope: Envelope) -> None:
-        match envelope.data:
-            case CompactionStart() as start:
-                self._begin(note(start, self.scene) or "")
-            case CompactionDone():
-                self._line.erase()
-            case data:
-                self._line.erase()
-                text = note(data, self.scene)
-                if text is not None and not (self.is_quiet and not _is_failure(data)):
-                    say(text, err=True)
-
-    def _begin(self, text: str) -> None:
-        if sys.stderr.isatty():
-            self._line.begin(text)
-        elif not self.is_quiet:
-            say(text, err=True)
-
-
-def _is_failure(data: object) -> bool:
-    return isinstance(data, CompactionFailed)
+        if isinstance(envelope.data, CompactionDone):
+            self.narrator.erase()
+        elif not self.is_quiet or isinstance(envelope.data, CompactionFailed):
+            self.narrator.tell(envelope.data)
 
 
 # --- what it would come to ----------------------------------------------------------------------

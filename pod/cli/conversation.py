@@ -34,25 +34,19 @@ class Conversation:
     home: Home
     env: Mapping[str, str]
     runner: asyncio.Runner
+    loaded: LoadedManifest
+    pod: Pod
+    """The pod that is talked to; another one after a fork or with another model."""
     spent: Spent = field(factory=Spent)
     signal_code: int | None = field(default=None, init=False)
     """The exit code of the signal that stopped what went on last; None where none came."""
-    _pod: Pod | None = field(default=None, init=False)
-    _loaded: LoadedManifest | None = field(default=None, init=False)
-
-    @property
-    def pod(self) -> Pod:
-        """The pod that is talked to."""
-        assert self._pod is not None, "the conversation was not opened"  # noqa: S101  a defect
-        return self._pod
 
     # ------------------------------------------------------------------ life
 
-    def open(self, loaded: LoadedManifest, session_id: str | None) -> None:
+    def open(self) -> None:
         """Launch the pod and say so, unless a signal comes first. Raises what launching raises."""
-        pod = Pod(loaded, home=self.home, env=self.env, resume=session_id)
-        launch = Launch(pod)
-        self._adopt(pod, loaded)
+        launch = Launch(self.pod)
+        self._adopt(self.pod)
 
         async def start() -> None:
             with launching(self.options.manifest), suppress(asyncio.CancelledError):  # a signal
@@ -127,13 +121,13 @@ class Conversation:
         parent = self.pod
         parent_id = parent.session_id
         child = await parent.fork()
-        self._adopt(child, None)
+        self._adopt(child)
         await parent.aclose()
         say(f"session {child.session_id}, forked from {parent_id}", err=True)
 
     async def use_model(self, model: str) -> None:
         """Go on in the same session with another model; where that fails, with the old one."""
-        old, old_loaded = self.pod, self._loaded
+        old, old_loaded = self.pod, self.loaded
         options = evolve(self.options, sets=(*self.options.overrides, model_override(model)))
         options = evolve(options, model=None)
         loaded = load_manifest(options.manifest, overrides=options.overrides, env=self.env)
@@ -141,6 +135,7 @@ class Conversation:
         await old.aclose()
         try:
             await self._relaunch(loaded, session_id)
+        # Whatever keeps the other model from being used, the conversation goes on with this one.
         except Exception as error:
             if not is_expected(error):
                 raise
@@ -154,18 +149,17 @@ class Conversation:
 
     # ------------------------------------------------------------------ inside
 
-    async def _relaunch(self, loaded: LoadedManifest | None, session_id: str) -> None:
-        assert loaded is not None, "the conversation was not opened"  # noqa: S101  a defect
+    async def _relaunch(self, loaded: LoadedManifest, session_id: str) -> None:
+        self.loaded = loaded
         pod = Pod(loaded, home=self.home, env=self.env, resume=session_id)
-        self._adopt(pod, loaded)
+        self._adopt(pod)
         await pod.start()
 
-    def _adopt(self, pod: Pod, loaded: LoadedManifest | None) -> None:
+    def _adopt(self, pod: Pod) -> None:
         """Talk to that pod from now on, and show what it does."""
-        self._pod, self._loaded = pod, loaded or self._loaded
-        assert self._loaded is not None, "a first pod comes with its manifest"  # noqa: S101  a defect
+        self.pod = pod
         outlet = Outlet(sys.stdout.buffer, sys.stdout.encoding or "utf-8", sys.stdout.isatty())
-        scene = scene_of(pod, self._loaded, is_verbose=self.options.verbose)
+        scene = scene_of(pod, self.loaded, is_verbose=self.options.verbose)
         pod.listen(ChatView(answer_stream(outlet, self.env), scene, self.spent))
 
     def _carry_out(self, work: Awaitable[None], cancel: Callable[[], None]) -> None:

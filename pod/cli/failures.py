@@ -5,8 +5,9 @@ Errors are known by their names, so that nothing is imported for an error that d
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -82,6 +83,27 @@ def report_defect(error: BaseException) -> None:
     more = "" if is_debugging() else "; the same command with --debug shows where"
     say(f"  sessions are as they were acknowledged{more}", err=True)
     say("  please report it with that, the command line and `pod --version`", err=True)
+
+
+def report_output(error: OSError) -> int:
+    """Say that stdout takes no more, unless that is because nobody reads; return the exit code."""
+    from .listing import say
+
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+
+    with suppress(OSError):  # stderr may be on the same full disk
+        say(f"cannot write the output: {(error.strerror or str(error)).lower()}", err=True)
+
+    return FAILED
+
+
+def is_about_output(error: BaseException) -> bool:
+    """Tell whether the error came from writing to stdout or stderr: no file of a name is in it."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return False
+
+    return error.errno in {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF}
 
 
 @contextmanager

@@ -13,14 +13,15 @@ from typing import NamedTuple, cast
 import click
 
 from .failures import (
-    BROKEN_PIPE,
     FAILED,
     INTERRUPTED,
     debug_option,
     exit_code,
+    is_about_output,
     is_expected,
     report,
     report_defect,
+    report_output,
 )
 
 
@@ -94,11 +95,11 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except BrokenPipeError:
-            _drop_stdout()
-            raise click.exceptions.Exit(BROKEN_PIPE) from None
         # The supervision point of the whole program: nobody is shown a bare traceback.
-        except Exception as error:  # noqa: BLE001  each ends as a message and an exit code
+        except Exception as error:
+            if is_about_output(error):
+                raise
+
             if is_expected(error):
                 report(error)
                 raise click.exceptions.Exit(exit_code(error)) from None
@@ -125,6 +126,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out the command line and end the process with its exit code."""
+    _open_closed_streams()
     sys.exit(_carried_out(sys.argv[1:] if arguments is None else list(arguments)))
 
 
@@ -137,11 +139,25 @@ def _carried_out(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        if not is_about_output(error):
+            raise
+
+        code = report_output(error)
         _drop_stdout()
-        return BROKEN_PIPE
 
     return code if isinstance(code, int) else 0
+
+
+def _open_closed_streams() -> None:
+    """Put nothing in the place of streams that the process was started without.
+
+    Else the next file to be opened, such as a session's log, would be what others take for stderr.
+    """
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
 
 
 def _drop_stdout() -> None:

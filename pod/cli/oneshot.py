@@ -15,10 +15,11 @@ from pod.protocol import Envelope, RunEnd, RunStart, TextDelta, TextDone
 from worker.items import is_turn_start
 
 from .complaints import complaints_on_stderr
-from .failures import BROKEN_PIPE, INTERRUPTED, launching, report, run_exit_code
+from .failures import INTERRUPTED, launching, report, report_output, run_exit_code
 from .interrupts import Interrupts
 from .listing import say
-from .notes import Scene, closing, note
+from .narrator import Narrator
+from .notes import Scene, closing
 from .outlet import Outlet, claimed_stdout
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class Launch:
 
 def _ended(result: RunResult, interrupts: Interrupts, outlet: Outlet) -> int:
     """Say how the run ended, where it did not end well, and return the exit code."""
-    if outlet.is_closed:
-        return BROKEN_PIPE
+    if outlet.error is not None:
+        return report_output(outlet.error)
 
     if result.outcome == "cancelled" or interrupts.exit_code is not None:
         say(_cancelled(result), err=True)
@@ -126,6 +127,11 @@ class Answers:
     _streamed: bool = field(default=False, init=False)
     """Whether the present answer's text has come in pieces already."""
     _started_s: float = field(factory=time.monotonic, init=False)
+    _narrator: Narrator = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Let an answer's line end, on a terminal, before anything else is told."""
+        self._narrator = Narrator(self.scene, self._end_line)
 
     def __call__(self, envelope: Envelope) -> None:
         """Show an event."""
@@ -145,16 +151,11 @@ class Answers:
                 self.outlet.end_line()
                 self._close(end)
             case data:
-                self._tell(note(data, self.scene))
+                self._narrator.tell(data)
 
-    def _tell(self, text: str | None) -> None:
-        if text is None:
-            return
-
+    def _end_line(self) -> None:
         if self.outlet.is_terminal:
             self.outlet.end_line()
-
-        say(text, err=True)
 
     def _close(self, end: RunEnd) -> None:
         if end.outcome == "finished" and (self.scene.is_verbose or sys.stderr.isatty()):

@@ -16,13 +16,14 @@ from .listing import showable
 
 @define
 class Outlet:
-    """Writes to stdout at once. When nobody reads any more, `on_closed` is called, once."""
+    """Writes to stdout at once. When that cannot be done any more, `on_closed` is called, once."""
 
     stream: BinaryIO
     encoding: str
     is_terminal: bool
     on_closed: Callable[[], None] = lambda: None
-    is_closed: bool = field(default=False, init=False)
+    error: OSError | None = field(default=None, init=False)
+    """Why nothing more is written: mostly that nobody reads."""
     at_line_start: bool = field(default=True, init=False)
 
     def write(self, text: str) -> None:
@@ -41,14 +42,14 @@ class Outlet:
 
     def write_bytes(self, data: bytes) -> None:
         """Write bytes and flush."""
-        if self.is_closed:
+        if self.error is not None:
             return
 
         try:
             self.stream.write(data)
             self.stream.flush()
-        except BrokenPipeError:
-            self.is_closed = True
+        except OSError as error:
+            self.error = error
             self.on_closed()
 
 

@@ -513,6 +513,33 @@ def test_nobody_reading_is_no_traceback(desk: Desk) -> None:
     assert err == b""
 
 
+@pytest.mark.parametrize("command", [["run", "full.toml", "hi"], ["--help"]])
+def test_a_full_disk_behind_stdout_is_told(desk: Desk, command: list[str]) -> None:
+    desk.scripted({"text": "x"}, name="full")
+    line = ["sh", "-c", 'exec "$@" > /dev/full', "sh", *desk.command(*command)]
+    done = subprocess.run(
+        line, cwd=desk.work, env=desk.environment(), stderr=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == b"cannot write the output: no space left on device\n"
+
+
+def test_closed_streams_never_become_part_of_a_log(desk: Desk) -> None:
+    desk.write(
+        "rude_tools.py",
+        "import os\ndef rude() -> str:\n    os.write(2, b'RUDE')\n    return 'ok'\n",
+    )
+    call = {"tool_calls": [{"name": "rude", "arguments": {}}]}
+    extra = '[tools]\npython = ["rude_tools:rude"]\n'
+    manifest = desk.scripted(call, {"text": "bye"}, extra=extra)
+    line = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *desk.command("run", manifest, "hi")]
+    done = subprocess.run(line, cwd=desk.work, env=desk.environment(), check=False)
+    assert done.returncode == 0
+    (log,) = desk.logs()
+    assert b"RUDE" not in log.read_bytes()
+    assert FileSessionStore(desk.home).verify(log.stem).ok
+
+
 # --- other terminals ----------------------------------------------------------------------------
 
 
