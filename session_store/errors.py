@@ -93,10 +93,13 @@ class SessionDamaged(SessionStoreError):
     `good_entries` how many verify before it.
     """
 
-    def __init__(self, session_id: str, seq: int, reason: str, good_entries: int) -> None:
+    def __init__(
+        self, session_id: str, seq: int, reason: str, good_entries: int, hint: str = ""
+    ) -> None:
+        salvage = f"to go on from what verifies: pod sessions salvage {session_id}"
         super().__init__(
             f"session {session_id} is damaged: entry {seq} {reason} ({_verified(good_entries)})",
-            f"nothing was changed; to go on from what verifies: pod sessions salvage {session_id}",
+            hint or f"nothing was changed; {salvage}",
         )
         self.session_id = session_id
         self.seq = seq

@@ -42,6 +42,10 @@ class Layout:
         """Return the path of what is kept of the session's beginning for its detached forks."""
         return self._of_session(session_id, ".base")
 
+    def is_removed(self, session_id: str) -> bool:
+        """Tell whether the session was removed on purpose while others named it."""
+        return self.base(session_id).exists() and not self.log(session_id).exists()
+
     def sidecar(self, session_id: str, offset: int, number: int) -> Path:
         """Return the path for bytes that were cut off the log at `offset`."""
         return self._of_session(session_id, f".torn-{offset}" + (f"-{number}" if number else ""))

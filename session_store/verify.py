@@ -39,7 +39,7 @@ def verify_session(disk: Disk, layout: Layout, session_id: str) -> VerifyReport:
             pass
 
     if head is not None and bad is None:
-        bad = _bad_parent(Ancestry(disk, layout), session_id)
+        bad = _bad_parent(Ancestry(disk, layout), layout, session_id)
 
     return VerifyReport(
         session_id=session_id,
@@ -65,7 +65,7 @@ def _bad_blob(entry: Entry, blobs: Blobs) -> tuple[int, str] | None:
     return None
 
 
-def _bad_parent(ancestry: Ancestry, session_id: str) -> tuple[int, str] | None:
+def _bad_parent(ancestry: Ancestry, layout: Layout, session_id: str) -> tuple[int, str] | None:
     """Return what is wrong with the entries that the session says it came from."""
     try:
         named = ancestry.links(session_id)[1:]
@@ -75,7 +75,8 @@ def _bad_parent(ancestry: Ancestry, session_id: str) -> tuple[int, str] | None:
     start = ancestry.first_entry(session_id).data
     for key in ("forked_from", "compacted_from"):
         match start.get(key):
-            case [str(parent), str(digest)]:
+            # Of one that was removed on purpose, only what is inherited has to be there.
+            case [str(parent), str(digest)] if not layout.is_removed(parent):
                 named.append(Link(parent, digest))
             case _:
                 pass
