@@ -28,6 +28,8 @@ class TimedClient:
         """When each request came."""
         self.taken_s: list[float] = []
         """What the client took for each request, encoding it twice included."""
+        self.cpu_s = 0.0
+        """The CPU time of all of it together."""
         self.encode_s: list[float] = []
         """What it took to make the body of each request."""
         self.synced_s: list[float] = []
@@ -52,7 +54,7 @@ class TimedClient:
 
     async def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
         """Yield what the scripted client answers."""
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.thread_time()
         self.began_s.append(began)
         self.taken_s.append(0.0)
         self.synced_s.append(self._syncing())
@@ -62,11 +64,12 @@ class TimedClient:
         while True:
             event = await anext(stream, None)
             self.taken_s[-1] += time.perf_counter() - began
+            self.cpu_s += time.thread_time() - cpu
             if event is None:
                 return
 
             yield event
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.thread_time()
 
     async def aclose(self) -> None:
         """Hold nothing; there is nothing to release."""

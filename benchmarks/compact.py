@@ -25,6 +25,7 @@ from _measure import (
     Sample,
     SyncWatch,
     add_folder_option,
+    cpu_ms,
     folder_on,
     header,
     in_turns,
@@ -66,6 +67,8 @@ class Parts(NamedTuple):
     syncing: float
     model: float
     requests: int
+    cpu: float
+    """Of the whole process, without what the model's client took."""
 
     @property
     def own(self) -> float:
@@ -124,6 +127,7 @@ def _print(size: int, found: dict[str, list[Sample]], parts: dict[str, list[Part
             f"ours, {name}",
             f"{own[name]:.1f}",
             f"{own[name] / best:.2f}" if best else "-",
+            f"{_median_ms(p.cpu for p in taken[1:]):.1f}",
             f"{_median_ms(p.whole for p in taken[1:]):.1f}",
             f"{_median_ms(p.syncing for p in taken[1:]):.1f}",
             f"{_median_ms(p.model for p in taken[1:]):.1f}",
@@ -132,10 +136,19 @@ def _print(size: int, found: dict[str, list[Sample]], parts: dict[str, list[Part
         for name, taken in parts.items()
     ]
     rows += [
-        (name, f"{ms:.1f}", f"{ms / best:.2f}", f"{ms:.1f}", "-", "-", "1")
+        (
+            name,
+            f"{ms:.1f}",
+            f"{ms / best:.2f}",
+            f"{cpu_ms(found[name]):.1f}",
+            f"{ms:.1f}",
+            "-",
+            "-",
+            "1",
+        )
         for name, ms in peers.items()
     ]
-    head = ("what", "own ms", "ratio", "all ms", "syncing ms", "model ms", "requests")
+    head = ("what", "own ms", "ratio", "cpu ms", "all ms", "syncing ms", "model ms", "requests")
     table(f"one compaction of {size:,} items", head, rows)
     if best and size == SIZES[-1]:
         what = "ours in one request / the faster peer"
@@ -166,13 +179,13 @@ async def _compact_in(
     async with launched_pod(write_manifest(home, window), home, session_id, client) as launched:
         gc.collect()
         with SyncWatch() as watch, spots or nullcontext():
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             done = await launched.compactor.compact("manual")
-            whole = time.perf_counter() - began
+            whole, cpu = time.perf_counter() - began, time.process_time() - cpu - client.cpu_s
 
         assert done is not None
         assert done.method == "summary"
-        return Parts(whole, watch.seconds, sum(client.taken_s), len(client.taken_s))
+        return Parts(whole, watch.seconds, sum(client.taken_s), len(client.taken_s), cpu)
 
 
 def _summarizer(window: int) -> ScriptedClient:
