@@ -49,6 +49,7 @@ from .info import (
     SessionInfo,
     Tally,
     Writer,
+    inherited_by_removed,
     inherited_tally,
     session_info,
     summarise,
@@ -89,7 +90,7 @@ class SearchHit:
 
 @frozen
 class SessionLink:
-    """Where a session came from. `relation` is `fork`, `compact` or `salvage`."""
+    """Where a session came from. `relation` is `fork`, `compact`, `salvage` or `redact`."""
 
     child: str
     parent: str
@@ -272,7 +273,13 @@ class SessionIndex:
 
     def _tallies_at(self, parent: str, hashes: Collection[str]) -> dict[str, Tally]:
         try:
-            return tallies_at(self._disk, self._layout, parent, hashes)
+            found = tallies_at(self._disk, self._layout, parent, hashes)
+            if self._layout.is_removed(parent):
+                # It is in no row of its own, so what it inherited has to be told here.
+                before = inherited_by_removed(self._disk, self._layout, parent)
+                return {digest: one.after(inherited=before) for digest, one in found.items()}
+
+            return found
         except (OSError, UnsafePath, InvalidSessionId):  # the listing calls such a fork damaged
             return {}
 
@@ -459,7 +466,7 @@ def _has(text: str, word: str) -> bool:
 
 def _links(db: sqlite3.Connection) -> list[SessionLink]:
     known = known_sessions(db)
-    query = "SELECT child, parent, hash, relation FROM links ORDER BY child"
+    query = "SELECT child, parent, hash, relation FROM links ORDER BY child, relation"
     links = []
     for child, parent, digest, relation in db.execute(query):
         inherits = relation == "fork" and known[child].summary.inherits

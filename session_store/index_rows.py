@@ -154,7 +154,7 @@ def remember(db: Database, stamp: Stamp, summary: LogSummary) -> None:
     links = {
         "fork": summary.forked_from,
         "compact": summary.compacted_from,
-        "salvage": summary.recovered_from,
+        "redact" if summary.redacted else "salvage": summary.recovered_from,
     }
     db.executemany(
         "INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)",
@@ -166,6 +166,12 @@ def forget(db: Database, session_id: str) -> None:
     """Take out all that is known of a session."""
     db.execute("DELETE FROM sessions WHERE session_id = ?", (session_id,))
     db.execute("DELETE FROM links WHERE child = ?", (session_id,))
+    # What its forks inherit may be found elsewhere from now on.
+    db.execute(
+        """UPDATE sessions SET inherited = '' WHERE inherited IS NOT NULL AND session_id IN
+        (SELECT child FROM links WHERE parent = ? AND relation = 'fork')""",
+        (session_id,),
+    )
     db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 

@@ -8,6 +8,7 @@ is only counted.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 from attrs import Factory, define, evolve, frozen
@@ -114,6 +115,8 @@ class LogSummary:
     forked_from: Provenance | None = None
     compacted_from: Provenance | None = None
     recovered_from: Provenance | None = None
+    redacted: bool = False
+    """Whether `recovered_from` is where it was redacted from, and not a damaged session."""
     inherits: bool = False
     """Whether the history begins with the parent's, by reference."""
     tally: Tally = Factory(Tally)
@@ -145,6 +148,7 @@ class LogSummary:
         self.forked_from = _provenance(data.get("forked_from"))
         self.compacted_from = _provenance(data.get("compacted_from"))
         self.recovered_from = _provenance(data.get("recovered_from"))
+        self.redacted = data.get("redacted") is True
         self.inherits = self.forked_from is not None and data.get("history") is None
         self.tally = Tally(title=_text(data.get("title")))
         self._count(data.get("history"), len(entry.raw))
@@ -234,6 +238,35 @@ def tallies_at(
         return found
 
     return found
+
+
+def inherited_by_removed(disk: Disk, layout: Layout, session_id: str) -> Tally:
+    """Return what the history of a removed session begins with, as far as it can be read.
+
+    Raises as `summarise` does.
+    """
+    inherited = Tally()
+    line: list[Provenance] = []
+    current = session_id
+    while (link := _inherited_link(disk, layout, current)) is not None and link not in line:
+        line.append(link)
+        current, _ = link
+
+    for parent, digest in reversed(line):
+        own = tallies_at(disk, layout, parent, [digest]).get(digest, Tally())
+        inherited = own.after(inherited=inherited)
+
+    return inherited
+
+
+def _inherited_link(disk: Disk, layout: Layout, session_id: str) -> Provenance | None:
+    summary = LogSummary(session_id=session_id)
+    with suppress(SessionNotFound):  # then nothing is known of it
+        for entry in LogReader(disk, layout, session_id):
+            summary.take(entry)
+            break
+
+    return summary.forked_from if summary.inherits else None
 
 
 @frozen

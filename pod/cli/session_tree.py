@@ -51,6 +51,9 @@ def relation_label(link: SessionLink) -> str:
     if link.relation == "salvage":
         return "salvaged ▸"
 
+    if link.relation == "redact":
+        return "redacted ▸"
+
     return "forked ▸" if link.turns is None else f"forked at {link.turns} ▸"
 
 
