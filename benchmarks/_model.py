@@ -28,8 +28,10 @@ class TimedClient:
         """When each request came."""
         self.taken_s: list[float] = []
         """What the client took for each request, encoding it twice included."""
-        self.cpu_s = 0.0
-        """The CPU time of all of it together."""
+        self.cpu_began_s: list[float] = []
+        """The process's CPU time when each request came."""
+        self.cpu_taken_s: list[float] = []
+        """The CPU time of the client for each request."""
         self.encode_s: list[float] = []
         """What it took to make the body of each request."""
         self.synced_s: list[float] = []
@@ -56,7 +58,9 @@ class TimedClient:
         """Yield what the scripted client answers."""
         began, cpu = time.perf_counter(), time.thread_time()
         self.began_s.append(began)
+        self.cpu_began_s.append(time.process_time())
         self.taken_s.append(0.0)
+        self.cpu_taken_s.append(0.0)
         self.synced_s.append(self._syncing())
         self.body_bytes = len(self._encoder.encode(request))
         self.encode_s.append(time.perf_counter() - began)
@@ -64,7 +68,7 @@ class TimedClient:
         while True:
             event = await anext(stream, None)
             self.taken_s[-1] += time.perf_counter() - began
-            self.cpu_s += time.thread_time() - cpu
+            self.cpu_taken_s[-1] += time.thread_time() - cpu
             if event is None:
                 return
 

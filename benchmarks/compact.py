@@ -181,7 +181,10 @@ async def _compact_in(
         with SyncWatch() as watch, spots or nullcontext():
             began, cpu = time.perf_counter(), time.process_time()
             done = await launched.compactor.compact("manual")
-            whole, cpu = time.perf_counter() - began, time.process_time() - cpu - client.cpu_s
+            whole, cpu = (
+                time.perf_counter() - began,
+                time.process_time() - cpu - sum(client.cpu_taken_s),
+            )
 
         assert done is not None
         assert done.method == "summary"

@@ -51,6 +51,7 @@ class Found(NamedTuple):
 
     first_own: list[float]
     own: list[float]
+    cpu: list[float]
     body: list[float]
     projection: list[float]
 
@@ -60,6 +61,10 @@ class Found(NamedTuple):
             later - earlier - client.taken_s[n] - (client.synced_s[n + 1] - client.synced_s[n])
             for n, (earlier, later) in enumerate(pairwise(client.began_s))
         ]
+        self.cpu.extend(
+            later - earlier - client.cpu_taken_s[n]
+            for n, (earlier, later) in enumerate(pairwise(client.cpu_began_s))
+        )
         self.first_own.append(until_first)
         self.own.extend(own)
         self.body.extend(client.encode_s[1:])
@@ -85,19 +90,30 @@ def main() -> None:
 
 
 def _report(title: str, found: dict[int, Found]) -> None:
-    base = _median_us(found[SIZES[0]].own)
+    base, base_cpu = _median_us(found[SIZES[0]].own), _median_us(found[SIZES[0]].cpu)
     rows = [
         (
             f"{size:,} items",
             f"{_median_us(taken.own):,.0f}",
             f"{_median_us(taken.own) / base:.2f}",
+            f"{_median_us(taken.cpu):,.0f}",
+            f"{_median_us(taken.cpu) / base_cpu:.2f}",
             f"{_median_us(taken.projection):,.0f}",
             f"{_median_us(taken.first_own):,.0f}",
             f"{_median_us(taken.body):,.0f}",
         )
         for size, taken in found.items()
     ]
-    head = ("history", "own us", "growth", "projection us", "first own us", "body us")
+    head = (
+        "history",
+        "own us",
+        "growth",
+        "cpu us",
+        "growth",
+        "projection us",
+        "first own us",
+        "body us",
+    )
     table(f"{title}: one request", head, rows)
     growth = _median_us(found[SIZES[-1]].own) / base
     verdict(
@@ -115,7 +131,7 @@ def _median_us(seconds: list[float]) -> float:
 async def _workers(histories: dict[int, list[Item]], *, hot: bool) -> dict[int, Found]:
     from worker import MemoryJournal, Ports, Worker, WorkerConfig
 
-    found = {size: Found([], [], [], []) for size in histories}
+    found = {size: Found([], [], [], [], []) for size in histories}
     for number in range(ROUNDS + 1):
         for size, history in histories.items():
             client = TimedClient(_script())
@@ -147,7 +163,7 @@ def _script() -> ScriptedClient:
 
 async def _pods(histories: dict[int, list[Item]], folder: Path, *, hot: bool) -> dict[int, Found]:
     manifest = write_manifest(folder, WINDOW)
-    found = {size: Found([], [], [], []) for size in histories}
+    found = {size: Found([], [], [], [], []) for size in histories}
     for number in range(ROUNDS + 1):
         for size, history in histories.items():
             session_id = a_session(folder / "home", history)
