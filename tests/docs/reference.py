@@ -180,4 +180,4 @@ if __name__ == "__main__":
         text = path.read_text(encoding="utf-8")
         if rewritten(text) != text:
             path.write_text(rewritten(text), encoding="utf-8")
-            print(f"rewrote {path.relative_to(ROOT)}")
+            sys.stdout.write(f"rewrote {path.relative_to(ROOT)}\n")

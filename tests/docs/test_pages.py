@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from pod.compaction.checks import SECTIONS
 from tests.docs.pages import Command, blocks, carry_out, commands, matches, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(ROOT.glob("docs/*.md"))
+_SCRIPTED = '[provider]\nkind = "scripted"\nscript = "answers.jsonl"\n'
 LIFECYCLES = ("turn", "append", "prune", "compact", "fork")
 
 
@@ -53,8 +56,6 @@ def test_every_lifecycle_has_a_page_with_an_example_that_runs() -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.stem)
 def test_links_lead_to_files_that_are_there(page: Path) -> None:
-    import re
-
     text = page.read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", text)
     missing = [target for target in targets if not (page.parent / target).exists()]
@@ -76,3 +77,29 @@ def test_a_command_may_go_on_over_lines_and_keeps_its_output_apart() -> None:
         Command("cat <<X\none\nX", 2, ("one",)),
         Command("true", 6),
     ]
+
+
+@pytest.mark.timeout(120)
+def test_the_program_of_the_readme_runs_with_its_manifest(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_files(blocks((ROOT / "README.md").read_text(encoding="utf-8")), folder)
+    environment = _environment(tmp_path)
+    (checked,) = carry_out([Command("pod manifest check pod.toml", 0)], folder, environment)
+    assert checked.status == 0, checked.output
+
+    # The same manifest, with a model from a script in the place of a server.
+    manifest = folder / "pod.toml"
+    kept = re.sub(r"(?s)\[provider\].*?(?=\n\[)", _SCRIPTED, manifest.read_text(encoding="utf-8"))
+    manifest.write_text(kept, encoding="utf-8")
+    summary = "\\n\\n".join(f"{section}\\nThe log was read." for section in SECTIONS)
+    (folder / "answers.jsonl").write_text(
+        f'{{"match": "{SECTIONS[0]}", "text": "{summary}"}}\n'
+        '{"tool_calls": [{"name": "read_log"}]}\n{"text": "All is well."}\n{"text": "No."}\n',
+        encoding="utf-8",
+    )
+    (shown,) = carry_out([Command("python watch.py", 0)], folder, environment)
+
+    # The child is launched anew, and its script begins anew: it reads the log once more.
+    assert shown.status == 0, shown.output
+    assert matches(("All is well.", "goes on in …", "All is well."), shown.output), shown.output
