@@ -13,7 +13,10 @@ import re
 import sys
 from pathlib import Path
 
+from manifests import load_manifest
 from pod import Pod
+from pod.home import Home
+from pod.launch import prepare
 from pod.protocol import CompactionStart
 from session_store import FileSessionStore
 
@@ -22,10 +25,12 @@ def tell(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
+ENVIRONMENT = {"FAKE_KEY": "sk-test-0123456789abcdef", "NO_PROXY": "*"}
+
+
 async def compact_until_killed(manifest: Path, home: Path) -> None:
     resume = FileSessionStore(home).pointer("probe")
-    environment = {"FAKE_KEY": "sk-test-0123456789abcdef", "NO_PROXY": "*"}
-    async with Pod.launch(manifest, home=home, resume=resume, env=environment) as pod:
+    async with Pod.launch(manifest, home=home, resume=resume, env=ENVIRONMENT) as pod:
         pod.on(CompactionStart, lambda _: tell("compacting"))
         said = [int(n) for item in pod.history for n in re.findall(r"TURN-(\d+)", repr(item))]
         turn = max(said, default=0)
@@ -37,6 +42,8 @@ async def compact_until_killed(manifest: Path, home: Path) -> None:
 
 def main() -> None:
     manifest, home = map(Path, sys.argv[1:])
+    # Whatever loads late is loaded once, here, and not in every child.
+    prepare(load_manifest(manifest, env=ENVIRONMENT), Home(home), ENVIRONMENT)
     for _ in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -1,0 +1,113 @@
+"""The commit of a compaction on a disk that fails at any one operation."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from manifests import load_manifest
+from pod.bus import EventBus
+from pod.compaction.plan import CompactionError
+from pod.home import Home
+from pod.launch import Launched, launch, prepare
+from pod.protocol import (
+    Alert,
+    CompactionDone,
+    CompactionFailed,
+    CompactionStart,
+    Envelope,
+    EventData,
+)
+from session_store import FileSessionStore
+from tests.fake_provider import Say, serving
+from tests.pod.pods import chat, kinds, logs, manifest, pointer, prose
+from tests.session_store.faults import FailingDisk
+from worker.items import user_message
+
+pytestmark = pytest.mark.anyio
+
+E = TypeVar("E", bound=EventData)
+
+
+@asynccontextmanager
+async def working(home: Path, base_url: str) -> AsyncIterator[tuple[Launched, list[Envelope]]]:
+    """The parts of a pod after three turns, and all events."""
+    env = {"FAKE_KEY": "sk-test-0123456789abcdef", "NO_PROXY": "*"}
+    loaded = load_manifest(manifest(home, base_url), env=env)
+    bus, told = EventBus(), list[Envelope]()
+    bus.listen(told.append)
+    launched = await launch(prepare(loaded, Home(home), env), bus, resume=None)
+    try:
+        for prompt in ("one", "two", "three"):
+            await launched.driver.run(user_message(prompt), None)
+
+        yield launched, told
+    finally:
+        await launched.aclose()
+
+
+def of(told: list[Envelope], cls: type[E]) -> list[E]:
+    return [envelope.data for envelope in told if isinstance(envelope.data, cls)]
+
+
+async def attempt(home: Path, launched: Launched, told: list[Envelope]) -> str:
+    """Compact, see that it is the old state or the new, and return which."""
+    core = launched.core
+    old_id, history, before = core.session.session_id, list(core.worker.history), logs(home)
+    told.clear()
+    done = failure = None
+    try:
+        done = await launched.compactor.compact("manual")
+    except CompactionError as error:
+        failure = error
+
+    assert len(of(told, CompactionStart)) == 1
+    assert len(of(told, CompactionDone)) + len(of(told, CompactionFailed)) == 1
+    if done is not None:
+        assert core.session.session_id == done.new_session_id != old_id
+        assert kinds(home, old_id)[-1] == "compaction_started"
+        assert logs(home) == sorted([*before, done.new_session_id])
+        return "new"
+
+    assert failure is not None
+    assert failure.reason == "storage"
+    assert "No space left" in failure.message
+    assert core.session.session_id == old_id == pointer(home)
+    assert list(core.worker.history) == history
+    assert logs(home) == before, "nothing half made is left"
+    assert kinds(home, old_id)[-1] == "compaction_failed"
+    return "old"
+
+
+@pytest.mark.timeout(60)
+async def test_a_disk_that_fails_once_leaves_the_old_state_or_the_new(home: Path) -> None:
+    """At its first operation, at its second, and so on until one attempt needs no more."""
+    disk = FailingDisk(10**9, OSError(errno.ENOSPC, "No space left on device"))
+    states: list[str] = []
+    with serving(chat(lambda _asked, _n: Say(prose(4_000)))) as served:
+        async with working(home, served.base_url) as (launched, told):
+            core = launched.core
+            core.store = FileSessionStore(home, disk=disk)
+            for step in range(1, 200):
+                disk.strike_in(step)
+                states.append(await attempt(home, launched, told))
+                struck = disk.struck
+                disk.mend()
+                if states[-1] == "new" and struck:
+                    assert of(told, Alert), "what went wrong beside it is told"
+
+                result = await launched.driver.run(user_message("go on"), None)
+                assert result.outcome == "finished"
+                assert pointer(home) == core.session.session_id
+                if not struck:
+                    break
+
+    assert not struck, "the last attempt met no failure"
+    assert states.count("old") >= 5
+    assert states[-1] == "new"
+    assert all(report.ok for report in FileSessionStore(home).verify_all())
