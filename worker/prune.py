@@ -88,11 +88,11 @@ def prune_boundary(
     Results that no request has held yet are protected whatever the config says: the model asked
     for them and has not seen them.
     """
-    return min(_boundary(items, config, weigh), _first_unseen(items))
+    return min(_boundary(items, config, weigh), first_unseen(items))
 
 
-def _first_unseen(items: Sequence[Item]) -> int:
-    """Return the index of the first result of calls that no later answer follows."""
+def first_unseen(items: Sequence[Item]) -> int:
+    """Return the index of the first result that no request has held: no later answer follows it."""
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         if isinstance(item, AssistantMessage):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define
+from attrs import define, field
 
 from worker.hooks import Action, Continue
+from worker.items import is_turn_start
 from worker.ports import RequestStage
-from worker.prune import PruneConfig, plan_between, prune_boundary
+from worker.prune import PruneConfig, first_unseen, plan_between, prune_boundary
 
 if TYPE_CHECKING:
     from manifests import CompactionSection
@@ -21,11 +22,13 @@ class PruneHook(RequestStage):
 
     config: PruneConfig
     _seen_boundary: int = -1
+    _turn_starts: list[int] = field(factory=list)
+    _seen_items: int = 0
 
     async def before_request(self, worker: Worker) -> Action:
         """Move the watermark where that pays; the move is in the log before it takes effect."""
         history = worker.history
-        boundary = prune_boundary(history, self.config, weigh=worker.meter.weigh)
+        boundary = self._boundary(worker)
         if boundary == self._seen_boundary or boundary <= worker.watermark:
             return Continue()
 
@@ -37,8 +40,29 @@ class PruneHook(RequestStage):
         return Continue()
 
     def reset(self) -> None:
-        """Forget the boundary: the history was replaced."""
+        """Forget what was seen: the history was replaced."""
         self._seen_boundary = -1
+        self._turn_starts.clear()
+        self._seen_items = 0
+
+    def _boundary(self, worker: Worker) -> int:
+        """Return what `prune_boundary` does, looking at each item once in a pod's life.
+
+        One turn may go on for thousands of requests: none of them goes through the history again.
+        """
+        history, config = worker.history, self.config
+        if config.protected_tokens is not None or config.protected_turns == 0:
+            return prune_boundary(history, config, weigh=worker.meter.weigh)
+
+        for index in range(self._seen_items, len(history)):
+            if is_turn_start(history[index]):
+                self._turn_starts.append(index)
+
+        self._seen_items = len(history)
+        if len(self._turn_starts) <= config.protected_turns:
+            return 0
+
+        return min(self._turn_starts[-config.protected_turns], first_unseen(history))
 
 
 def prune_config(section: CompactionSection) -> PruneConfig:
