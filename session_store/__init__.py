@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .chain import Entry, EntryRef, Position
     from .disk import Disk
     from .errors import (
+        Fenced,
         HeadMismatch,
         Holder,
         InvalidHistory,
@@ -44,6 +45,7 @@ _HOMES = {
     ),
     "disk": ("Disk",),
     "errors": (
+        "Fenced",
         "HeadMismatch",
         "Holder",
         "InvalidHistory",
@@ -92,6 +94,7 @@ __all__ = [
     "Durability",
     "Entry",
     "EntryRef",
+    "Fenced",
     "FileSessionStore",
     "ForkPoint",
     "HeadMismatch",

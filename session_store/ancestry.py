@@ -6,14 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .blobs import blobs_of
 from .chain import Entry
 from .disk import Disk
 from .errors import SessionDamaged, SessionNotFound, UnknownEntry
+from .files import FileLogs
 from .fold import fold
 from .history import safe_fork_point
 from .ids import is_session_id
 from .layout import LOG_SUFFIX, Layout
-from .reader import LogReader, read_entries
+from .port import Logs, Payloads
+from .reader import Reader, entries_of
 from .recovery import Damaged
 from .state import ForkPoint, SessionState
 from .tail import LogEnd
@@ -29,12 +32,12 @@ class Link(NamedTuple):
     """The hash of the last entry that counts; None for all of them."""
 
 
-class Ancestry:
+class Family:
     """Reads sessions together with those that they came from. Changes nothing."""
 
-    def __init__(self, disk: Disk, layout: Layout) -> None:
-        self._disk = disk
-        self._layout = layout
+    def __init__(self, logs: Logs, payloads: Payloads) -> None:
+        self._logs = logs
+        self._payloads = payloads
 
     def first_entry(self, session_id: str) -> Entry:
         """Return the entry that starts the session, verified.
@@ -43,7 +46,7 @@ class Ancestry:
             SessionNotFound: There is no such session.
             SessionDamaged: Its first entry does not verify.
         """
-        reader = LogReader(self._disk, self._layout, session_id)
+        reader = Reader(self._logs, session_id)
         for entry in reader:
             return entry
 
@@ -58,7 +61,7 @@ class Ancestry:
             UnknownEntry: `at` names no entry, or several.
             SessionDamaged: The end of the log does not verify.
         """
-        end = LogEnd(self._disk, self._layout, session_id)
+        end = LogEnd(self._logs, session_id)
         after = end.position() if at is None else self.find(session_id, at).next
         return safe_fork_point(end.backwards(after))
 
@@ -75,12 +78,12 @@ class Ancestry:
         if len(wanted) < _SHORTEST_PREFIX or not set(wanted) <= set("0123456789abcdef"):
             raise UnknownEntry(session_id, at, "a hash has 64 hex digits, its prefix 8 or more")
 
-        entry = LogEnd(self._disk, self._layout, session_id).find(wanted)
+        entry = LogEnd(self._logs, session_id).find(wanted)
         return self._find_among_all(session_id, at, wanted) if entry is None else entry
 
     def _find_among_all(self, session_id: str, at: str, wanted: str) -> Entry:
         """Return the entry, or say why there is none to be had."""
-        entries = read_entries(self._disk, self._layout, session_id)
+        entries = entries_of(self._logs, self._payloads, session_id)
         found = [entry for entry in entries if entry.hash.startswith(wanted)]
         if len(found) != 1:
             many = f"it begins the hashes of {len(found)} entries" if found else "no hash is that"
@@ -136,7 +139,7 @@ class Ancestry:
 
     def why_missing(self, session_id: str, digest: str | None) -> str:
         """Return why the session does not have that entry, verified; empty where it has it."""
-        reader = LogReader(self._disk, self._layout, session_id)
+        reader = Reader(self._logs, session_id)
         try:
             if any(entry.hash == digest for entry in reader):
                 return ""
@@ -172,6 +175,18 @@ class Ancestry:
 
         return way[::-1]
 
+    def _fold(self, link: Link, inherited: SessionState | None) -> SessionState:
+        entries = entries_of(self._logs, self._payloads, link.session_id)
+        return fold(_until(entries, link), inherited)
+
+
+class Ancestry(Family):
+    """The family of sessions whose logs are in one folder."""
+
+    def __init__(self, disk: Disk, layout: Layout) -> None:
+        super().__init__(FileLogs(disk, layout), blobs_of(disk, layout))
+        self._layout = layout
+
     def children(self, session_id: str) -> list[str]:
         """Return the ids of the sessions that were forked or compacted from this one, oldest first.
 
@@ -179,7 +194,7 @@ class Ancestry:
         """
         found: list[str] = []
         for candidate in self.ids():
-            reader = LogReader(self._disk, self._layout, candidate)
+            reader = Reader(self._logs, candidate)
             for entry in reader:
                 origin = origin_of(entry)
                 found += [candidate] if origin and origin[0] == session_id else []
@@ -190,10 +205,6 @@ class Ancestry:
     def ids(self) -> list[str]:
         """Return the id of every log in the folder, oldest first."""
         return _ids(self._layout)
-
-    def _fold(self, link: Link, inherited: SessionState | None) -> SessionState:
-        entries = read_entries(self._disk, self._layout, link.session_id)
-        return fold(_until(entries, link), inherited)
 
 
 def origin_of(start: Entry) -> tuple[str, str] | None:

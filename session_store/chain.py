@@ -20,6 +20,8 @@ GENESIS = "0" * 64
 PREFIX_BYTES = 75
 """The length of `{"hash":"<64 hex>",`."""
 
+_HASH_AT = 9  # where the digits of the hash begin
+
 _OWN_KEYS = frozenset({"hash", "prev", "seq", "ts", "kind"})
 
 
@@ -87,6 +89,11 @@ class Position(NamedTuple):
     offset: int = 0
     """The byte at which the next entry's line begins."""
 
+    @property
+    def head(self) -> EntryRef:
+        """The entry before."""
+        return EntryRef(self.seq - 1, self.prev)
+
 
 START = Position()
 """The beginning of every log."""
@@ -127,6 +134,13 @@ def encode_entry(
     body = _to_json(value)[1:]
     digest = sha256(body).hexdigest()
     return b'{"hash":"%b",%b\n' % (digest.encode(), body), digest
+
+
+def advanced(position: Position, lines: bytes) -> Position:
+    """Return the position after these whole lines, which begin at `position`."""
+    last = lines.rfind(b"\n", 0, -1) + 1
+    digest = lines[last + _HASH_AT : last + PREFIX_BYTES - 2].decode("ascii")
+    return Position(position.seq + lines.count(b"\n"), digest, position.offset + len(lines))
 
 
 def _to_json(value: dict[str, Any]) -> bytes:

@@ -10,15 +10,16 @@ import attrs
 from worker.items import Item
 from worker.items_json import dump_item
 
-from .blobs import INLINE_BYTES, Blobs, with_blobs_put_away
+from .blobs import INLINE_BYTES, with_blobs_put_away
 from .chain import EntryRef, Position, encode_entry
 from .disk import storing
+from .port import Payloads
 
 
 class Encoder:
     """Makes the lines of one session: items dumped, blobs put away, time never going back."""
 
-    def __init__(self, blobs: Blobs, clock: Callable[[], int], last_ts: int = 0) -> None:
+    def __init__(self, blobs: Payloads, clock: Callable[[], int], last_ts: int = 0) -> None:
         self._blobs = blobs
         self._clock = clock
         self._last_ts = last_ts

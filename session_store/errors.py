@@ -8,6 +8,7 @@
     ├── SessionDamaged       something in the log does not verify; nothing was changed
     ├── SessionInUse         another writer holds the session
     ├── HeadMismatch         the log changed underneath its writer
+    ├── Fenced               somebody else has taken over the right to write
     ├── StorageFailed        a write or a sync failed; the handle is of no further use
     ├── UnsafePath           a symlink, or somebody else's file, where the store keeps its own
     ├── InvalidHistory       items that cannot be a history
@@ -21,7 +22,13 @@ same facts are attributes.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .chain import EntryRef
+    from .session import Session
 
 
 class Holder(NamedTuple):
@@ -120,14 +127,59 @@ class SessionInUse(SessionStoreError):
 
 
 class HeadMismatch(SessionStoreError):
-    """The log is not as its writer left it: something else wrote, cut or replaced it."""
+    """The log is not as its writer left it: something else wrote, cut or replaced it.
 
-    def __init__(self, session_id: str, why: str) -> None:
+    Nothing was written. `expected` is the entry that the writer left as the last one, and `found`
+    the last one that is there now, where that can be told.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        why: str,
+        *,
+        expected: EntryRef,
+        found: EntryRef | None = None,
+        fork: Callable[[], Session] | None = None,
+    ) -> None:
         super().__init__(
             f"session {session_id} was changed underneath its writer: {why}",
             f"nothing was written; look at it: pod sessions verify {session_id}",
         )
         self.session_id = session_id
+        self.why = why
+        self.expected = expected
+        self.found = found
+        self._fork = fork
+
+    def fork(self) -> Session:
+        """Return a session that goes on from `expected`, open for writing; the old one is closed.
+
+        Both heads are recorded in its first entry, and what could not be appended is not in it.
+        Asked again, the same session is returned.
+
+        Raises:
+            SessionDamaged: What the writer left is gone, so there is nothing to go on from.
+            StorageFailed: The new session could not be written.
+        """
+        if self._fork is None:
+            raise self
+
+        return self._fork()
+
+
+class Fenced(SessionStoreError):
+    """The right to write the session has gone to somebody else. Nothing was written."""
+
+    def __init__(self, session_id: str, epoch: int, current: int | None) -> None:
+        taken = "" if current is None else f", who has epoch {current}"
+        super().__init__(
+            f"session {session_id} is written by somebody else{taken}: epoch {epoch} is over",
+            f"work on a copy: pod sessions fork {session_id}",
+        )
+        self.session_id = session_id
+        self.epoch = epoch
+        self.current = current
 
 
 class StorageFailed(SessionStoreError):

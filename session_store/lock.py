@@ -30,8 +30,11 @@ _PAUSE_S = 0.02
 class SessionLock:
     """The right to write one session, until `release`."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, path: Path, epoch: int) -> None:
         self._fd = fd
+        self._path = path
+        self.epoch = epoch
+        """How many times the lock was got since its file was made, this time included."""
         _let_go_in_children()
         _HELD.add(self)
 
@@ -40,13 +43,21 @@ class SessionLock:
         """Whether this process holds it: not after `release`, and not in a forked child."""
         return self._fd >= 0
 
+    @property
+    def is_the_one(self) -> bool:
+        """Whether it is the one that others ask for: not if its file was replaced."""
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return True  # and so nobody has another one
+
     def release(self) -> None:
         """Let go. Doing so twice does nothing."""
         if not self.held:
             return
 
-        with suppress(OSError):  # the record is only for show, and the disk may be why we leave
-            os.ftruncate(self._fd, 0)
+        with suppress(OSError):  # the disk may be why we leave; what is there has the epoch too
+            _write(self._fd, {"epoch": self.epoch})
 
         self.let_go()
 
@@ -78,9 +89,10 @@ def acquire(disk: Disk, path: Path, session_id: str, now_ms: int) -> SessionLock
             else:
                 # Not so if the session was removed, lock and all, since we opened the file.
                 if _is_at(path, fd):
-                    _write_record(fd, now_ms)
+                    epoch = _read_epoch(fd) + 1
+                    _write_record(fd, now_ms, epoch)
                     undo.pop_all()
-                    return SessionLock(fd)
+                    return SessionLock(fd, path, epoch)
 
         if attempt < _TRIES - 1:
             time.sleep(_PAUSE_S)
@@ -126,7 +138,7 @@ def _is_at(path: Path, fd: int) -> bool:
     return False
 
 
-def _write_record(fd: int, now_ms: int) -> None:
+def _write_record(fd: int, now_ms: int, epoch: int) -> None:
     record = {
         "pid": os.getpid(),
         "host": platform.node(),
@@ -134,15 +146,34 @@ def _write_record(fd: int, now_ms: int) -> None:
         "started": _started(os.getpid()),
         "since_ms": now_ms,
         "command": _command(sys.argv),
+        "epoch": epoch,
     }
-    with suppress(OSError):  # a full disk must not keep anybody from opening; it is only for show
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, orjson.dumps(record) + b"\n", 0)
+    # A full disk must not keep anybody from opening. Then two may have the same epoch, one after
+    # the other, and the kernel's word alone keeps them apart.
+    with suppress(OSError):
+        _write(fd, record)
+
+
+def _write(fd: int, record: dict[str, Any]) -> None:
+    data = orjson.dumps(record) + b"\n"
+    # In this order, for the epoch must be there whenever we are killed.
+    os.pwrite(fd, data, 0)
+    os.ftruncate(fd, len(data))
+
+
+def _read_epoch(fd: int) -> int:
+    # The first line: whoever was killed may have left the end of a longer record after it.
+    line = os.pread(fd, 4096, 0).split(b"\n", 1)[0]
+    with suppress(ValueError, TypeError, KeyError):  # none yet, or no record at all
+        epoch = orjson.loads(line)["epoch"]
+        return epoch if type(epoch) is int and epoch > 0 else 0
+
+    return 0
 
 
 def _read_record(fd: int) -> Holder:
     try:
-        value: dict[str, Any] = orjson.loads(os.pread(fd, 4096, 0))
+        value: dict[str, Any] = orjson.loads(os.pread(fd, 4096, 0).split(b"\n", 1)[0])
         here = (value["host"], value["boot_id"]) == (platform.node(), _boot_id())
         pid, since_ms = int(value["pid"]), int(value["since_ms"])
         return Holder(pid, str(value["host"]), since_ms, str(value["command"]), here)

@@ -6,7 +6,7 @@ import enum
 import os
 
 from .anchor import read_anchor, write_anchor
-from .chain import EntryRef, Position
+from .chain import PREFIX_BYTES, EntryRef, Position, advanced
 from .disk import Disk, storing, write_all
 from .errors import HeadMismatch, StorageFailed
 from .layout import Layout
@@ -44,27 +44,21 @@ class LogWriter:
         self._fd = fd
         self._durability = durability
         self._failed = False
-        self.position = position
-        """Where the next entry will be."""
+        self._position = position
+        self._last: tuple[int, bytes] | None = None  # where the last line begins, and how
 
-    @property
-    def head(self) -> EntryRef:
-        """The last entry that was acknowledged."""
-        return EntryRef(self.position.seq - 1, self.position.prev)
-
-    @property
-    def failed(self) -> bool:
-        """Whether something failed, so that nothing more is written."""
-        return self._failed
-
-    def append(self, lines: bytes, after: Position) -> None:
-        """Write the lines, which end at `after`, and return once they are durable.
+    def append(self, expected: EntryRef, lines: bytes) -> int:
+        """Write the lines after the entry `expected`; return the last one's seq once durable.
 
         Raises:
             HeadMismatch: The file is not as this writer left it. Nothing was written.
             StorageFailed: The lines may be on disk or not; this writer is done.
         """
         self._check_usable()
+        if expected != self._position.head:
+            why = f"entry {self._position.seq - 1} is its last one, not entry {expected.seq}"
+            raise HeadMismatch(self._path.stem, why, expected=expected)
+
         # Until all has gone well: whatever ends this early, how much was written is unknown.
         self._failed = True
         with storing(f"write {self._path.name}"):
@@ -74,10 +68,13 @@ class LogWriter:
                 self._disk.sync(self._fd)
 
         self._failed = False
-        self.position = after
+        last = lines.rfind(b"\n", 0, -1) + 1
+        self._last = (self._position.offset + last, lines[last : last + PREFIX_BYTES])
+        self._position = advanced(self._position, lines)
+        return self._position.seq - 1
 
-    def anchor(self) -> None:
-        """Put the anchor at the head, unless it is there.
+    def anchor(self, after: Position) -> None:
+        """Put the anchor at the entry before `after`, unless it is there.
 
         Raises:
             StorageFailed: It could not be written, or an earlier write failed.
@@ -86,12 +83,12 @@ class LogWriter:
         self._failed = True
         with storing(f"write {self._anchor.name}"):
             anchor = read_anchor(self._disk, self._anchor)
-            if anchor is None or anchor.ref != self.head or anchor.end is None:
+            if anchor != (*after.head, after.offset):
                 # The anchor must never be ahead of the log, also after a loss of power.
                 if self._durability is Durability.FLUSH:
                     self._disk.sync(self._fd)
 
-                write_anchor(self._disk, self._anchor, self.position)
+                write_anchor(self._disk, self._anchor, after)
 
         self._failed = False
 
@@ -110,9 +107,13 @@ class LogWriter:
 
     def _check_untouched(self) -> None:
         found = os.fstat(self._fd)
+        why = ""
         if found.st_nlink == 0:
-            raise HeadMismatch(self._path.stem, "it was removed")
+            why = "it was removed"
+        elif found.st_size != self._position.offset:
+            why = f"it has {found.st_size:,} bytes where {self._position.offset:,} were left"
+        elif self._last and os.pread(self._fd, PREFIX_BYTES, self._last[0]) != self._last[1]:
+            why = "its last entry is another one"
 
-        if found.st_size != self.position.offset:
-            why = f"it has {found.st_size:,} bytes where {self.position.offset:,} were left"
-            raise HeadMismatch(self._path.stem, why)
+        if why:
+            raise HeadMismatch(self._path.stem, why, expected=self._position.head)

@@ -12,15 +12,16 @@ from contextlib import contextmanager, suppress
 from attrs import evolve
 
 from .ancestry import Ancestry
+from .blob_use import blob_sizes, remove_unused
 from .disk import Disk, storing
 from .errors import SessionNotFound, SessionStoreError, Unsuitable
-from .ids import uuid7
+from .files import FileLogs
+from .ids import check_session_id, uuid7
 from .info import SessionInfo
 from .layout import Layout
-from .opening import Opener
 from .pointers import write_pointer
 from .redaction import RedactionReport, masker_for, redact
-from .removal import DetachReport, RemovalReport, Remover, pods_on
+from .removal import DetachReport, Referrer, RemovalReport, Remover, pods_on
 from .retention import Candidate, RetentionPlan, plan_retention
 from .rewind import OwnLine, RewindPoint, own_line, rewind_point
 from .salvage import SalvageReport, salvage
@@ -31,12 +32,12 @@ class Maintenance:
     """Carries the operations out. Nothing is kept in memory."""
 
     def __init__(
-        self, disk: Disk, layout: Layout, clock: Callable[[], int], opener: Opener
+        self, disk: Disk, layout: Layout, clock: Callable[[], int], logs: FileLogs
     ) -> None:
         self._disk = disk
         self._layout = layout
         self._clock = clock
-        self._opener = opener
+        self._logs = logs
         self._ancestry = Ancestry(disk, layout)
 
     # --- a new session from an old one --------------------------------------------------------
@@ -108,6 +109,15 @@ class Maintenance:
         with self._locked(session_id):
             return remover.remove(session_id, detach=detach)
 
+    def needed_by(self, session_id: str) -> list[Referrer]:
+        """See `FileSessionStore.needed_by`."""
+        return Remover(self._disk, self._layout).needing(check_session_id(session_id))
+
+    def sweep_blobs(self) -> int:
+        """See `FileSessionStore.sweep_blobs`."""
+        with storing("remove blobs"):
+            return remove_unused(self._disk, self._layout, blob_sizes(self._layout), 0.0)
+
     def retention_plan(
         self, infos: Sequence[SessionInfo], older_than_ms: int | None, keep_bytes: int | None
     ) -> RetentionPlan:
@@ -148,11 +158,11 @@ class Maintenance:
         if not path.exists() and not self._layout.log(session_id).exists():
             raise SessionNotFound(session_id)
 
-        lock = self._opener.lock(session_id)
+        lease = self._logs.claim(session_id)
         try:
             yield
         finally:
-            lock.release()
+            lease.release()
 
     def _move_pods(self, session_id: str, to: str) -> tuple[str, ...]:
         pods = tuple(pods_on(self._disk, self._layout, session_id))

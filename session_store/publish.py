@@ -1,31 +1,28 @@
-"""New sessions: a log comes into being whole, with its anchor, or not at all."""
+"""New sessions: a log comes into being whole, or not at all."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import chain
 
-from .anchor import encode_anchor
-from .atomic import write_files
 from .blobs import blobs_of
 from .chain import START, EntryRef
-from .disk import Disk, storing
+from .disk import Disk
 from .encoder import Encoder
-from .errors import SessionNotFound
+from .files import FileLogs
 from .layout import Layout
+from .port import Logs, Payloads
 
 FORMAT = 1
 """The version of the log's format."""
 
 
-class Publisher:
-    """Writes the logs of new sessions into one store."""
+class SessionMaker:
+    """Writes the logs of new sessions."""
 
-    def __init__(self, disk: Disk, layout: Layout, clock: Callable[[], int]) -> None:
-        self._disk = disk
-        self._layout = layout
+    def __init__(self, logs: Logs, payloads: Payloads, clock: Callable[[], int]) -> None:
+        self._logs = logs
+        self._payloads = payloads
         self._clock = clock
 
     def publish(
@@ -45,49 +42,20 @@ class Publisher:
         """
         # What is large comes last, so that a look at the beginning of a log tells what it is.
         first = {"session_id": session_id, "format": FORMAT, **start}
-        log = _Log(Encoder(blobs_of(self._disk, self._layout), self._clock))
-        with storing(f"write session {session_id}"):
-            self._disk.make_folder(self._layout.sessions)
-            write_files(
-                self._disk,
-                {
-                    self._layout.log(session_id): log.lines([("session_start", first)], entries),
-                    self._layout.anchor(session_id): log.anchor(),
-                },
-            )
-
+        log = _Log(Encoder(self._payloads, self._clock))
+        self._logs.create(session_id, log.lines([("session_start", first)], entries))
         return log.head
 
-    def withdraw(self, session_id: str) -> None:
-        """Take away a session that was published and not announced, as far as can be done."""
-        layout = self._layout
-        for path in (layout.log(session_id), layout.anchor(session_id), layout.lock(session_id)):
-            with suppress(OSError):  # the failure that brought us here is the one to tell
-                self._disk.unlink(path)
 
-    def make_durable(self, session_id: str) -> None:
-        """Return once what is in the session's log is on the medium.
+class Publisher(SessionMaker):
+    """Writes the logs of new sessions into one folder."""
 
-        A new session may name an entry that its writer has written and not yet synced.
-
-        Raises:
-            SessionNotFound: There is no such session.
-            StorageFailed: It could not be synced.
-        """
-        with storing(f"sync session {session_id}"):
-            try:
-                fd = self._layout.open_log(self._disk, session_id, os.O_RDONLY)
-            except FileNotFoundError as error:
-                raise SessionNotFound(session_id) from error
-
-            try:
-                self._disk.sync(fd)
-            finally:
-                os.close(fd)
+    def __init__(self, disk: Disk, layout: Layout, clock: Callable[[], int]) -> None:
+        super().__init__(FileLogs(disk, layout), blobs_of(disk, layout), clock)
 
 
 class _Log:
-    """The pieces of a new log, made one after the other, and of the anchor at its end."""
+    """The lines of a new log, made one after the other."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -95,12 +63,9 @@ class _Log:
 
     @property
     def head(self) -> EntryRef:
-        return EntryRef(self._after.seq - 1, self._after.prev)
+        return self._after.head
 
     def lines(self, *entries: Iterable[tuple[str, Mapping[str, object]]]) -> Iterator[bytes]:
         for entry in chain(*entries):
             line, _, self._after = self._encoder.encode(self._after, [entry])
             yield line
-
-    def anchor(self) -> Iterator[bytes]:
-        yield encode_anchor(self._after)

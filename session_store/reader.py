@@ -5,16 +5,17 @@ A log may be read while it grows. What was acknowledged when the reading began i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from .anchor import read_anchor
-from .blobs import Blobs, BlobUnusable, names_blobs, with_blobs_put_back
+from .anchor import Anchor
+from .blobs import BlobUnusable, blobs_of, names_blobs, with_blobs_put_back
 from .chain import START, Entry, EntryRef, Position, Walk
 from .disk import Disk
 from .errors import SessionDamaged, SessionNotFound
+from .files import FileLogs
 from .layout import Layout
+from .port import Logs, Payloads
 from .recovery import Aborted, Damaged, Sound, Verdict, judge
 
 
@@ -67,14 +68,11 @@ class Scan:
         return "" if owner == self._session_id else f"says that the log is of session {owner}"
 
 
-class LogReader:
+class Reader:
     """One pass over the log of a session, by its id. Iterate it; then `verdict` says what it is."""
 
-    def __init__(
-        self, disk: Disk, layout: Layout, session_id: str, start: Position = START
-    ) -> None:
-        self._disk = disk
-        self._layout = layout
+    def __init__(self, logs: Logs, session_id: str, start: Position = START) -> None:
+        self._logs = logs
         self._session_id = session_id
         self.position = start
         """Where the next entry begins, after the last one that verified."""
@@ -88,7 +86,7 @@ class LogReader:
             UnsafePath: It is a symlink or not our own.
         """
         # The anchor first: it is never ahead of the log, so one that is was not cut by us.
-        anchor = anchor_or_why_not(self._disk, self._layout, self._session_id)
+        anchor = anchor_of(self._logs, self._session_id)
         yield from self._pass(anchor)
         if isinstance(self.verdict, Damaged):
             # A writer that set a torn tail aside and went on may have done so under our eyes. Then
@@ -105,12 +103,7 @@ class LogReader:
         raise_if_unusable(self._session_id, self.verdict, self.position)
 
     def _pass(self, anchor: EntryRef | str | None) -> Iterator[Entry]:
-        try:
-            fd = self._layout.open_log(self._disk, self._session_id, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise SessionNotFound(self._session_id) from error
-
-        with os.fdopen(fd, "rb") as file:
+        with self._logs.read(self._session_id) as file:
             scan = Scan(file, self._session_id, anchor, self.position)
             for entry in scan:
                 self.position = scan.position
@@ -119,14 +112,19 @@ class LogReader:
             self.verdict = scan.verdict
 
 
-def anchor_or_why_not(disk: Disk, layout: Layout, session_id: str) -> EntryRef | str | None:
+class LogReader(Reader):
+    """One pass over a log in a file."""
+
+    def __init__(
+        self, disk: Disk, layout: Layout, session_id: str, start: Position = START
+    ) -> None:
+        super().__init__(FileLogs(disk, layout), session_id, start)
+
+
+def anchor_of(logs: Logs, session_id: str) -> EntryRef | str | None:
     """Return the session's anchor, None where there is none, or what is wrong with it."""
-    path = layout.anchor(session_id)
-    try:
-        anchor = read_anchor(disk, path)
-        return None if anchor is None else anchor.ref
-    except ValueError:
-        return f"may not be the last one: the anchor {path.name} cannot be read"
+    anchor = logs.head(session_id)
+    return anchor.ref if isinstance(anchor, Anchor) else anchor
 
 
 def raise_if_unusable(session_id: str, verdict: Verdict, position: Position) -> None:
@@ -144,8 +142,8 @@ def raise_if_unusable(session_id: str, verdict: Verdict, position: Position) -> 
         raise SessionNotFound(session_id, "its creation was never finished")
 
 
-def read_entries(
-    disk: Disk, layout: Layout, session_id: str, start: Position = START
+def entries_of(
+    logs: Logs, payloads: Payloads, session_id: str, start: Position = START
 ) -> Iterator[Entry]:
     """Yield the session's entries, each verified, blobs in their places.
 
@@ -154,15 +152,21 @@ def read_entries(
         SessionDamaged: The next entry does not verify, or a blob of it is not there.
         UnsafePath: A symlink, or not our own.
     """
-    reader = LogReader(disk, layout, session_id, start)
-    blobs = Blobs(disk, layout.blobs)
+    reader = Reader(logs, session_id, start)
     for entry in reader:
-        yield with_payload(entry, session_id, blobs)
+        yield with_payload(entry, session_id, payloads)
 
     reader.raise_if_unusable()
 
 
-def with_payload(entry: Entry, session_id: str, blobs: Blobs) -> Entry:
+def read_entries(
+    disk: Disk, layout: Layout, session_id: str, start: Position = START
+) -> Iterator[Entry]:
+    """Yield the entries of a session in a file, as `entries_of`."""
+    return entries_of(FileLogs(disk, layout), blobs_of(disk, layout), session_id, start)
+
+
+def with_payload(entry: Entry, session_id: str, blobs: Payloads) -> Entry:
     """Return the entry with its blobs in their places. Raises `SessionDamaged`."""
     if not names_blobs(entry.raw):
         return entry

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from worker.items import Item
 
 from .ancestry import Ancestry
-from .chain import START, Entry, Position
+from .blobs import blobs_of
+from .chain import START, Entry, EntryRef, Position
 from .compacted import (
     Entries,
     carried_watermark,
@@ -18,8 +19,16 @@ from .compacted import (
     compacted_start,
     full_start,
 )
-from .disk import Disk, storing
-from .errors import Holder, SessionNotFound
+from .disk import Disk
+from .errors import (
+    HeadMismatch,
+    Holder,
+    SessionDamaged,
+    SessionNotFound,
+    SessionStoreError,
+    UnknownEntry,
+)
+from .files import FileLogs
 from .fold import carried
 from .gist import Gist
 from .history import check_history
@@ -28,18 +37,19 @@ from .layout import Layout
 from .lock import holder
 from .log import Durability
 from .opening import Opener
-from .pointers import read_pointer, write_pointer
+from .pointers import read_pointer
 from .publish import Publisher
 from .reader import read_entries
 from .session import Session
 from .state import ForkPoint, SessionState, VerifyReport
+from .tail import LogEnd
 from .verify import verify_session
 
 if TYPE_CHECKING:
     from .info import SessionInfo
     from .maintenance import Maintenance
     from .redaction import RedactionReport
-    from .removal import DetachReport, RemovalReport
+    from .removal import DetachReport, Referrer, RemovalReport
     from .retention import RetentionPlan
     from .rewind import RewindPoint
     from .salvage import SalvageReport
@@ -80,9 +90,11 @@ class FileSessionStore:
         """How files are reached."""
         self._sessions = sessions
         self._clock = clock
+        self._logs = FileLogs(self.disk, self.layout, durability=durability, clock=clock)
         self._ancestry = Ancestry(self.disk, self.layout)
         self._publisher = Publisher(self.disk, self.layout, clock)
-        self._opener = Opener(self.disk, self.layout, clock, durability)
+        blobs = blobs_of(self.disk, self.layout)
+        self._opener = Opener(self._logs, blobs, self._ancestry, clock, self._go_on)
 
     def create(
         self,
@@ -111,7 +123,15 @@ class FileSessionStore:
         Raises:
             SessionInUse: Somebody writes it already.
         """
-        return self._opener.open(session_id)
+        if not self.layout.log(session_id).exists():
+            raise SessionNotFound(session_id)
+
+        with ExitStack() as undo:
+            lease = self._logs.claim(session_id)
+            undo.callback(lease.release)
+            session = self._opener.open(session_id, lease)
+            undo.pop_all()
+            return session
 
     def restore(self, session_id: str, at: str | None = None) -> SessionState:
         """Return what the session is at its head, or was at the entry `at`. Changes nothing.
@@ -145,7 +165,12 @@ class FileSessionStore:
         return self._fork(session_id, self.fork_point(session_id, at).hash, {})
 
     def _fork(self, session_id: str, digest: str, marks: Mapping[str, object]) -> str:
-        self._publisher.make_durable(session_id)
+        return self._publish(self._fork_start(session_id, digest, marks))
+
+    def _fork_start(
+        self, session_id: str, digest: str, marks: Mapping[str, object]
+    ) -> Mapping[str, Any]:
+        self._logs.make_durable(session_id)
         links = self._ancestry.links(session_id)
         start: dict[str, Any] = {"forked_from": [session_id, digest], **marks}
         if len(links) <= DEEPEST_CHAIN:
@@ -155,7 +180,29 @@ class FileSessionStore:
             state = self._ancestry.state(session_id, digest)
             start |= {"carried": carried(state), **full_start(state, state.history, start)}
 
-        return self._publish(start)
+        return start
+
+    def _go_on(self, error: HeadMismatch) -> tuple[EntryRef | None, Callable[[], Session]]:
+        """Return the head that is there now, and how to go on from the one that was expected."""
+        found: EntryRef | None = None
+        with suppress(SessionStoreError, OSError):  # then nothing can be told
+            found = LogEnd(self._logs, error.session_id).position().head
+
+        return found, lambda: self._fork_away(error, found)
+
+    def _fork_away(self, error: HeadMismatch, found: EntryRef | None) -> Session:
+        session_id, expected = error.session_id, error.expected
+        heads = {"expected": expected._asdict(), "found": found and found._asdict()}
+        try:
+            self._ancestry.find(session_id, expected.hash)
+            marks = {"reason": "head_mismatch", "head_mismatch": heads}
+            start = self._fork_start(session_id, expected.hash, marks)
+        except (UnknownEntry, SessionNotFound) as gone:
+            good = 0 if found is None else found.seq + 1
+            reason = "was acknowledged and is gone"
+            raise SessionDamaged(session_id, expected.seq, reason, good) from gone
+
+        return self._create(start, [])
 
     def fork_point(self, session_id: str, at: str | None = None) -> ForkPoint:
         """Return where a fork at `at` (None: the head) is made.
@@ -173,7 +220,7 @@ class FileSessionStore:
         """
         check_history(history)
         old = self._ancestry.state(session_id)
-        self._publisher.make_durable(session_id)
+        self._logs.make_durable(session_id)
         gist = Gist.of(old)
         start = compacted_start(gist, history, {})
         entries = compacted_entries(
@@ -326,6 +373,14 @@ class FileSessionStore:
         """
         return self._maintenance().remove(session_id, detach=detach)
 
+    def needed_by(self, session_id: str) -> list[Referrer]:
+        """Return the sessions that keep this one from being removed as things are, oldest first."""
+        return self._maintenance().needed_by(session_id)
+
+    def sweep_blobs(self) -> int:
+        """Remove blobs that have been there for a while and no log names; return their bytes."""
+        return self._maintenance().sweep_blobs()
+
     def usage_on_disk(self) -> DiskUsage:
         """Return how much room the sessions take, each by itself and all together."""
         from .usage_on_disk import usage_on_disk
@@ -382,14 +437,12 @@ class FileSessionStore:
         Raises:
             InvalidPodName: The name cannot be a pod's.
         """
-        path = self.layout.pointer(pod)
-        with storing(f"move the pointer of pod {pod}"):
-            write_pointer(self.disk, path, session_id)
+        self._logs.publish(pod, session_id)
 
     def _maintenance(self) -> Maintenance:
         from .maintenance import Maintenance
 
-        return Maintenance(self.disk, self.layout, self._clock, self._opener)
+        return Maintenance(self.disk, self.layout, self._clock, self._logs)
 
     def _publish(self, start: Mapping[str, Any], entries: Entries | None = None) -> str:
         session_id = uuid7(self._clock())
@@ -400,12 +453,12 @@ class FileSessionStore:
         session_id = uuid7(self._clock())
         with ExitStack() as undo:
             # Ours before anybody can see it, so that nobody else opens it first.
-            lock = self._opener.lock(session_id)
-            undo.callback(lock.release)
+            lease = self._logs.claim(session_id)
+            undo.callback(lease.release)
             # What nobody is told of must not be there: a compaction that failed would look like
             # one that came to its end.
-            undo.callback(self._publisher.withdraw, session_id)
+            undo.callback(self._logs.withdraw, session_id)
             self._publisher.publish(session_id, start, entries)
-            session = self._opener.open_locked(session_id, lock)
+            session = self._opener.open(session_id, lease)
             undo.pop_all()
             return session

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from .anchor import Anchor, read_anchor
+from .anchor import Anchor
 from .chain import (
     START,
     Entry,
@@ -26,10 +26,8 @@ from .chain import (
     entry_named,
     line_start,
 )
-from .disk import Disk
-from .errors import SessionNotFound
-from .layout import Layout
-from .reader import LogReader
+from .port import Logs
+from .reader import Reader
 from .recovery import Damaged
 
 _BLOCK = 1 << 16
@@ -39,9 +37,8 @@ _SEARCH_BLOCK = 1 << 20
 class LogEnd:
     """The end of one session's log. Nothing is changed, and nothing kept open."""
 
-    def __init__(self, disk: Disk, layout: Layout, session_id: str) -> None:
-        self._disk = disk
-        self._layout = layout
+    def __init__(self, logs: Logs, session_id: str) -> None:
+        self._logs = logs
         self._session_id = session_id
 
     def position(self) -> Position:
@@ -67,7 +64,7 @@ class LogEnd:
         Raises:
             SessionDamaged: The next one is not.
         """
-        with self._open() as file:
+        with self._logs.read(self._session_id) as file:
             ref = EntryRef(end.seq - 1, end.prev)
             for offset, raw in _lines_before(file, end.offset):
                 entry = entry_named(raw, offset, ref)
@@ -84,7 +81,7 @@ class LogEnd:
 
         None says nothing: there may be none, or several, or it may be damaged.
         """
-        with self._open() as file:
+        with self._logs.read(self._session_id) as file:
             found = _starts_of(file, digits)
             offset = next(found, None)
             whole = len(digits) == len(START.prev)
@@ -94,8 +91,8 @@ class LogEnd:
             file.seek(offset)
             return entry_named(file.readline().removesuffix(b"\n"), offset)
 
-    def _walked(self, start: Position) -> LogReader:
-        reader = LogReader(self._disk, self._layout, self._session_id, start)
+    def _walked(self, start: Position) -> Reader:
+        reader = Reader(self._logs, self._session_id, start)
         for _ in reader:
             pass
 
@@ -103,13 +100,9 @@ class LogEnd:
 
     def _after_anchor(self) -> Position:
         """Return the place after the anchored entry, which is there; START where that is not so."""
-        try:
-            anchor = read_anchor(self._disk, self._layout.anchor(self._session_id))
-        except ValueError:
-            anchor = None
-
-        end = None if anchor is None else self._end_of(anchor)
-        if anchor is None or end is None:
+        anchor = self._logs.head(self._session_id)
+        end = self._end_of(anchor) if isinstance(anchor, Anchor) else None
+        if not isinstance(anchor, Anchor) or end is None:
             return START
 
         after = Position(anchor.seq + 1, anchor.hash, end)
@@ -122,14 +115,6 @@ class LogEnd:
         # An anchor of before ends were noted in it.
         entry = self.find(anchor.hash)
         return None if entry is None else entry.next.offset
-
-    def _open(self) -> BinaryIO:
-        try:
-            fd = self._layout.open_log(self._disk, self._session_id, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise SessionNotFound(self._session_id) from error
-
-        return os.fdopen(fd, "rb")
 
 
 def _lines_before(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
