@@ -38,7 +38,7 @@ def cut_middle(text: str, max_bytes: int, *, note: str = "") -> str:
     The mark says how many bytes are left out, followed by `note`; where there is no room for more,
     it stands alone. Three quarters of the room go to the head. Text that fits is returned as it is.
     """
-    if len(text) * 4 <= max_bytes:
+    if len(text) * 4 <= max_bytes or (len(text) <= max_bytes and text.isascii()):
         return text
 
     data = text.encode("utf-8", "replace")

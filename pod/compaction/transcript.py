@@ -20,7 +20,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.text import cut_middle, is_blank
+from worker.text import cut_middle, is_blank, utf8_len
 
 RESULT_MAX_BYTES = 2_000
 ARGUMENTS_MAX_BYTES = 1_200
@@ -78,11 +78,8 @@ def _parts(parts: Sequence[Text | Image | Reasoning | ToolCall]) -> list[str]:
 
 def _joined(head: str, texts: list[str]) -> str:
     # Whatever may pass for the end of a line is one: nothing gets to the margin by a lone CR.
-    lines = [line for text in texts if not is_blank(text) for line in text.splitlines()]
-    if not lines:
-        return ""
-
-    return "\n".join([head, *(f"  {line}" for line in lines)])
+    shown = ["\n  ".join(text.splitlines()) for text in texts if not is_blank(text)]
+    return "\n  ".join([head, *shown]) if shown else ""
 
 
 def chunked(texts: Sequence[str], max_bytes: int) -> list[str]:
@@ -94,7 +91,7 @@ def chunked(texts: Sequence[str], max_bytes: int) -> list[str]:
     size = 0
     for text in texts:
         fitted = cut_middle(text, max_bytes)
-        length = len(fitted.encode()) + 1
+        length = utf8_len(fitted) + 1
         if not chunks or size + length > max_bytes:
             chunks.append([])
             size = 0
