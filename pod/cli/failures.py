@@ -39,6 +39,8 @@ EXIT_CODES: dict[str, int] = {
     "session_store.errors.SessionStoreError": FAILED,
     "session_store.errors.UnknownEntry": WRONG_USE,
     "session_store.errors.Unsuitable": WRONG_USE,
+    "session_store.exchange.errors.NotImportable": WRONG_USE,
+    "session_store.exchange.errors.UnknownFormat": WRONG_USE,
     "worker.errors.ProviderRefused": REFUSED,
     "worker.errors.ToolDefinitionError": WRONG_USE,
     "worker.errors.WorkerError": FAILED,

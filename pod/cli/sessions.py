@@ -12,6 +12,7 @@ import click
 from pod.home import Home
 
 from .compact import compact
+from .exchange import export_command, import_command
 from .failures import DAMAGED, report, reported
 from .listing import counted, say, say_json, width
 
@@ -366,3 +367,6 @@ def _report_json(found: VerifyReport) -> dict[str, object]:
 
 
 sessions.add_command(compact)
+
+for _command in (export_command, import_command):
+    sessions.add_command(_command)
