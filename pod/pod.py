@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import anyio
 from attrs import frozen
@@ -265,13 +265,22 @@ class Pod:
         launched = self._alive()
         await self._wait_for_compaction()
         async with self._gate:
-            old_id = launched.core.session.session_id
-            await launched.end_session()
-            self._launched = await launch(launched.prepared, self._bus, resume=None)
-            new_id = self._launched.core.session.session_id
-            self._bus.publish(
-                SessionChanged(old_session_id=old_id, new_session_id=new_id, reason="new")
-            )
+            await self._go_on(launched, None, "new")
+
+    async def rewind(self, to: str) -> None:
+        """Go back to the entry `to`: go on in a new session that begins as the history was there.
+
+        `to` is a hash, or the first 8 or more digits of it, of an entry of this session or of one
+        that it began from. The old session stays as it is, and the pod's pointer comes along.
+        Raises `UnknownEntry` for a hash that is in none of them; then nothing has changed.
+        """
+        launched = self._alive()
+        await self._wait_for_compaction()
+        async with self._gate:
+            core = launched.core
+            session_id = core.session.session_id
+            new_id = await in_thread(lambda: core.store.rewind(session_id, to))
+            await self._go_on(launched, new_id, "rewind")
 
     def cancel(self) -> None:
         """Stop the run or the compaction that is going on; what was done so far stays."""
@@ -366,6 +375,18 @@ class Pod:
             self._after_run = asyncio.create_task(self._compact_after_run(), name="after-run")
 
         return result
+
+    async def _go_on(
+        self, launched: Launched, session_id: str | None, reason: Literal["new", "rewind"]
+    ) -> None:
+        """Leave the session for another one, or for a fresh one, and tell so."""
+        old_id = launched.core.session.session_id
+        await launched.end_session()
+        self._launched = await launch(launched.prepared, self._bus, resume=session_id)
+        new_id = self._launched.core.session.session_id
+        self._bus.publish(
+            SessionChanged(old_session_id=old_id, new_session_id=new_id, reason=reason)
+        )
 
     async def _wait_for_compaction(self) -> None:
         """Let the check after the last run, and the compaction it may bring, come first."""

@@ -41,8 +41,7 @@ async def take_up(core: PodCore, state: SessionState) -> None:
 
     began = await in_thread(lambda: _compaction_entry(core.store, state))
     core.memory = remembered(state, began=_to_be_judged(core, began), weigh=worker.meter.weigh)
-    lineage = await in_thread(lambda: core.store.lineage(state.session_id))
-    core.moves_pointer = all(relation != "fork" for _, relation in lineage)
+    core.moves_pointer = await in_thread(lambda: core.store.may_be_pointed_at(state.session_id))
     await _note_changes(core, state)
     await _close_interrupted(core, state)
     await core.host.start(

@@ -76,9 +76,10 @@ def masker_for(
     """
     values = dict(secrets)
     for number, pattern in enumerate(patterns, 1):
-        name = "pattern" if len(patterns) == 1 else f"pattern {number}"
-        found = _matches(disk, layout, session_id, re.compile(pattern))
-        values |= {f"{name}#{place}": text for place, text in enumerate(sorted(found), 1)}
+        name = "pattern" if len(patterns) == 1 else f"pattern-{number}"
+        found = sorted(_matches(disk, layout, session_id, re.compile(pattern)))
+        one = len(found) == 1
+        values |= {name if one else f"{name}-{n}": text for n, text in enumerate(found, 1)}
 
     short = sorted(name for name, value in values.items() if len(value.strip()) < MIN_SECRET_CHARS)
     if short:

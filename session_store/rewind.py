@@ -4,7 +4,8 @@ A log is only ever added to, so going back makes a new session: a fork by refere
 whose `session_start` has `rewound: true` besides `forked_from`. Lineage calls it a fork, for that
 is how it came about. What sets it apart is the pod's pointer, which never follows a fork: a rewound
 session is where the pod itself goes on, so the pointer moves to it. The session that was rewound
-stays whole, with what came after the entry.
+stays whole, with what came after the entry. Going back from a fork into what it inherits makes just
+another fork of its parent.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from attrs import frozen
 
 from .ancestry import Ancestry, origin_of
 from .chain import Entry
-from .errors import SessionNotFound, UnknownEntry
+from .errors import SessionDamaged, SessionNotFound, UnknownEntry
 from .state import ForkPoint
 
-MARK = "rewound"
+REWOUND = "rewound"
 """The field of `session_start` that tells a session gone back to from any other fork."""
 
 
@@ -47,13 +48,13 @@ def own_line(ancestry: Ancestry, session_id: str) -> OwnLine:
 
     Raises:
         SessionNotFound: There is no such session.
-        SessionDamaged: The beginning of one of them does not verify.
+        SessionDamaged: Its beginning does not verify.
     """
     ids: list[str] = []
     for current, start in _upwards(ancestry, session_id):
         ids.append(current)
         origin = origin_of(start)
-        if origin is not None and origin[1] == "fork" and start.data.get(MARK) is not True:
+        if origin is not None and origin[1] == "fork" and start.data.get(REWOUND) is not True:
             return OwnLine(tuple(ids), is_below_fork=True)
 
     return OwnLine(tuple(ids), is_below_fork=False)
@@ -98,7 +99,7 @@ def _where_it_began(ancestry: Ancestry, start: Entry) -> int | None:
         match start.data.get(key):
             case [str(parent), str(digest)]:
                 # A parent that is gone, or lacks the entry, has nothing to go back to.
-                with suppress(SessionNotFound, UnknownEntry):
+                with suppress(SessionNotFound, SessionDamaged, UnknownEntry):
                     return ancestry.find(parent, digest).seq
             case _:
                 pass
@@ -114,7 +115,8 @@ def _upwards(ancestry: Ancestry, session_id: str) -> Iterator[tuple[str, Entry]]
         seen.add(current)
         try:
             start = ancestry.first_entry(current)
-        except SessionNotFound:
+        except (SessionNotFound, SessionDamaged):
+            # Where one further up cannot be read, nothing is known of what was before it.
             if current == session_id:
                 raise
 

@@ -40,6 +40,7 @@ from .opening import Opener
 from .pointers import read_pointer
 from .publish import Publisher
 from .reader import read_entries
+from .rewind import REWOUND
 from .session import Session
 from .state import ForkPoint, SessionState, VerifyReport
 from .tail import LogEnd
@@ -289,7 +290,11 @@ class FileSessionStore:
         """
         maintenance = self._maintenance()
         point = maintenance.rewind_point(session_id, to)
-        new_id = self._fork(point.session_id, point.hash, {"rewound": True})
+        if point.session_id not in maintenance.own_line(session_id).ids:
+            # What a fork inherits is its parent's: going back there is one more fork of that.
+            return self._fork(point.session_id, point.hash, {})
+
+        new_id = self._fork(point.session_id, point.hash, {REWOUND: True})
         maintenance.lead_pods(point.session_id, new_id)
         return new_id
 

@@ -10,9 +10,12 @@ from typing import NamedTuple
 from .chat_view import cost_lines, status_lines
 from .conversation import Conversation
 from .gauge import gauge
-from .listing import is_utf8, say, width
+from .listing import is_utf8, quoted, say, width
 
 _SESSIONS_SHOWN = 10
+_PLACES_SHOWN = 10
+_HASH_DIGITS = 12
+_QUESTION_CELLS = 60
 
 
 class Leave(Exception):
@@ -56,10 +59,18 @@ def _fork(conversation: Conversation, _: str) -> None:
     conversation.perform(conversation.fork())
 
 
-def _rewind(conversation: Conversation, _: str) -> None:
-    say("/rewind is not built in this version", err=True)
-    session_id = conversation.pod.session_id
-    say(f"  to go back in a copy: pod sessions fork {session_id} --at HASH", err=True)
+def _rewind(conversation: Conversation, to: str) -> None:
+    conversation.perform(conversation.rewind(to) if to else _show_places(conversation))
+
+
+async def _show_places(conversation: Conversation) -> None:
+    # The last one is where the conversation is now.
+    found = conversation.places()[:-1][-_PLACES_SHOWN:]
+    for place in found:
+        question = quoted(place.question, _QUESTION_CELLS)
+        say(f"  {place.hash[:_HASH_DIGITS]}  after {question}", err=True)
+
+    say("/rewind HASH goes back there" if found else "there is nothing to go back to", err=True)
 
 
 def _sessions(conversation: Conversation, _: str) -> None:
@@ -118,7 +129,7 @@ COMMANDS: dict[str, Command] = {
     "new": Command("", "begin a fresh session", _new),
     "compact": Command("[focus]", "summarize the older part now", _compact),
     "fork": Command("", "go on in a copy of this session", _fork),
-    "rewind": Command("", "how to go back", _rewind),
+    "rewind": Command("[hash]", "go back, or show where to", _rewind),
     "sessions": Command("", "this pod's newest sessions", _sessions),
     "model": Command("[name]", "show the model, or go on with another", _model),
     "engine": Command("", "show the context engine", _engine),

@@ -12,6 +12,7 @@ from attrs import define, evolve, field
 from manifests import LoadedManifest, load_manifest
 from pod.compaction.plan import CompactionError
 from pod.home import Home
+from pod.launch import open_store
 from pod.pod import Pod
 from worker.items import is_turn_start, user_message
 
@@ -24,6 +25,7 @@ from .listing import counted, is_utf8, say
 from .oneshot import Launch, scene_of
 from .options import RunOptions, model_override
 from .outlet import Outlet
+from .transcript import Place, places
 
 
 @define(eq=False)
@@ -124,6 +126,17 @@ class Conversation:
         self._adopt(child)
         await parent.aclose()
         say(f"session {child.session_id}, forked from {parent_id}", err=True)
+
+    async def rewind(self, to: str) -> None:
+        """Go back to an entry, named by its hash."""
+        await self.pod.rewind(to)
+        turns = counted(sum(map(is_turn_start, self.pod.history)), "turn")
+        say(f"session {self.pod.session_id}, {turns} so far", err=True)
+
+    def places(self) -> list[Place]:
+        """Return where one can go back to. Raises `SessionStoreError`."""
+        store = open_store(self.loaded, self.home)
+        return places(store, store.restore(self.pod.session_id))
 
     async def use_model(self, model: str) -> None:
         """Go on in the same session with another model; where that fails, with the old one."""

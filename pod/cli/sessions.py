@@ -15,6 +15,8 @@ from .compact import compact
 from .exchange import export_command, import_command
 from .failures import DAMAGED, report, reported
 from .listing import counted, say, say_json, width
+from .maintenance import detach, redact, rewind, salvage, uncompact
+from .removing import du, rm
 
 if TYPE_CHECKING:
     from session_store import (
@@ -366,7 +368,8 @@ def _report_json(found: VerifyReport) -> dict[str, object]:
     }
 
 
-sessions.add_command(compact)
+for _command in (compact, salvage, rewind, uncompact, detach, redact, rm, du):
+    sessions.add_command(_command)
 
 for _command in (export_command, import_command):
     sessions.add_command(_command)

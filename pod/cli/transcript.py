@@ -66,6 +66,27 @@ def steps(store: FileSessionStore, state: SessionState) -> Iterator[Step]:
             yield Mark(entry.seq, entry.hash, said, "" if owner == state.session_id else owner)
 
 
+@frozen
+class Place:
+    """An entry at which a run ended, and what the run was asked."""
+
+    hash: str
+    question: str
+
+
+def places(store: FileSessionStore, state: SessionState) -> list[Place]:
+    """Return where one can go back to, oldest first. Raises as `steps` does."""
+    found: list[Place] = []
+    question = ""
+    for step in steps(store, state):
+        if isinstance(step, UserMessage) and step.origin == "user":
+            question = step.text
+        elif isinstance(step, Mark):
+            found.append(Place(step.hash, question))
+
+    return found
+
+
 def covered_by(store: FileSessionStore, state: SessionState) -> Covered | None:
     """Return what the summary that the session begins with stands for, read from the old session.
 

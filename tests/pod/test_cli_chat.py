@@ -151,7 +151,7 @@ def test_commands(desk: Desk) -> None:
         for line, said in (
             ("/nwe", "did you mean /new?"),
             ("/compact", "nothing to compact"),
-            ("/rewind", "not built in this version"),
+            ("/rewind", "there is nothing to go back to"),
             ("/engine", "compressor"),
             ("/cost", "no price is known"),
             ("/model", "scripted/scripted"),

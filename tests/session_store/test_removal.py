@@ -10,8 +10,8 @@ import pytest
 from session_store import (
     FileSessionStore,
     InvalidSessionId,
-    SessionInUse,
     SessionIndex,
+    SessionInUse,
     SessionNotFound,
     StillNeeded,
     StorageFailed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,17 @@ def test_a_fork_is_never_pointed_at_nor_what_is_rewound_below_it(store: FileSess
     below = store.rewind(fork, to=store.restore(fork).head.hash)
     assert not store.may_be_pointed_at(fork)
     assert not store.may_be_pointed_at(below)
+    assert store.pointer("probe") == root
+
+
+def test_going_back_from_a_fork_into_its_parent_is_one_more_fork(store: FileSessionStore) -> None:
+    root = told(store, 2)
+    store.set_pointer("probe", root)
+    new = store.rewind(store.fork(root), to=ends(store, root)[0])
+    start = audit(store.layout.log(new))[0]
+    assert start["forked_from"][0] == root
+    assert "rewound" not in start
+    assert not store.may_be_pointed_at(new)
     assert store.pointer("probe") == root
 
 
@@ -182,10 +194,8 @@ def test_stopped_anywhere_the_pod_is_on_the_old_or_the_new(home: Path) -> None:
     for at in range(1, 60):
         a_store(home).set_pointer("probe", old)
         disk = FailingDisk(at, PowerCut() if at % 2 else OSError(5, "broken"))
-        try:
+        with suppress(PowerCut, StorageFailed):
             a_store(home, disk=disk).rewind(old, to=to)
-        except (PowerCut, StorageFailed):
-            pass
 
         store = a_store(home)
         pointed = store.pointer("probe")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -335,10 +336,8 @@ def test_stopped_anywhere_it_is_there_whole_or_not_at_all(home: Path) -> None:
     before = a_store(home).layout.log(session_id).read_bytes()
     for error, at in itertools.product((PowerCut(), OSError(28, "full")), range(1, 60)):
         store = a_store(home, disk=FailingDisk(at, error))
-        try:
+        with suppress(PowerCut, StorageFailed):
             store.salvage(session_id)
-        except (PowerCut, StorageFailed):
-            pass
 
         check = a_store(home)
         assert check.layout.log(session_id).read_bytes() == before
