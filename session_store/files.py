@@ -110,7 +110,10 @@ class FileLogs:
         path = self._layout.lock(session_id)
         with storing(f"lock session {session_id}"):
             self._disk.make_folder(self._layout.sessions)
-            lock = acquire(self._disk, path, session_id, self._clock())
+            # A lease that we know may be on a lock whose file is gone, and its epoch with it.
+            known = self._leases.get(session_id)
+            above = 0 if known is None else known.epoch
+            lock = acquire(self._disk, path, session_id, self._clock(), above=above)
 
         lease = FileLease(self, self._disk, self._layout, session_id, lock)
         self._leases[session_id] = lease

@@ -34,7 +34,7 @@ class SessionLock:
         self._fd = fd
         self._path = path
         self.epoch = epoch
-        """How many times the lock was got since its file was made, this time included."""
+        """Greater than that of whoever had the lock before."""
         _let_go_in_children()
         _HELD.add(self)
 
@@ -69,8 +69,8 @@ class SessionLock:
             os.close(fd)
 
 
-def acquire(disk: Disk, path: Path, session_id: str, now_ms: int) -> SessionLock:
-    """Return the lock on `path`, held by this process.
+def acquire(disk: Disk, path: Path, session_id: str, now_ms: int, *, above: int = 0) -> SessionLock:
+    """Return the lock on `path`, held by this process, its epoch greater than `above`.
 
     Raises:
         SessionInUse: Somebody holds it. Who looks only whether it is held (`holder`) holds it
@@ -89,7 +89,7 @@ def acquire(disk: Disk, path: Path, session_id: str, now_ms: int) -> SessionLock
             else:
                 # Not so if the session was removed, lock and all, since we opened the file.
                 if _is_at(path, fd):
-                    epoch = _read_epoch(fd) + 1
+                    epoch = max(_read_epoch(fd), above) + 1
                     _write_record(fd, now_ms, epoch)
                     undo.pop_all()
                     return SessionLock(fd, path, epoch)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from .ancestry import Ancestry
+from .ancestry import Family
 from .chain import START
 from .encoder import Encoder
 from .fold import Fold
@@ -22,13 +22,13 @@ class Opener:
         self,
         logs: Logs,
         payloads: Payloads,
-        ancestry: Ancestry,
+        family: Family,
         clock: Callable[[], int],
         go_on: GoOn,
     ) -> None:
         self._logs = logs
         self._payloads = payloads
-        self._ancestry = ancestry
+        self._family = family
         self._clock = clock
         self._go_on = go_on
 
@@ -66,7 +66,7 @@ class Opener:
         fold = Fold()
         for entry in scan:
             if entry.seq == 0:
-                fold = Fold(self._ancestry.inherited(session_id))
+                fold = Fold(self._family.inherited(session_id))
 
             fold.take(with_payload(entry, session_id, self._payloads))
 
