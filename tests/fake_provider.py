@@ -33,6 +33,8 @@ class Say:
     """The error's code, such as `context_length_exceeded`."""
     reasoning: str = ""
     """What is thought, in a field of its own, before anything is said."""
+    cached_tokens: int | None = None
+    """How many of the prompt's tokens came from a cache."""
     measures: bool = True
     """Whether usage is reported; some servers never do."""
 
@@ -154,7 +156,11 @@ def _chunks(say: Say, raw_bytes: int) -> Iterator[dict[str, Any]]:
         return
 
     prompt = say.prompt_tokens if say.prompt_tokens is not None else raw_bytes // 4
-    usage = {"prompt_tokens": prompt, "completion_tokens": max(1, len(say.text.encode()) // 4)}
+    taken = max(1, len(say.text.encode()) // 4)
+    usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": taken}
+    if say.cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": say.cached_tokens}
+
     yield {**_chunk({}), "choices": [], "usage": usage}
 
 
