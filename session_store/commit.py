@@ -19,6 +19,12 @@ Draft: TypeAlias = tuple[str, Mapping[str, Any]]
 """An entry to be: its kind and fields."""
 
 
+def _locked() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
 @define(eq=False)
 class Ticket:
     """What one call wants appended, and what became of it."""
@@ -29,7 +35,8 @@ class Ticket:
     error: Exception | None = None
     done: bool = False
     leads: bool = False
-    turn: threading.Semaphore = Factory(lambda: threading.Semaphore(0))
+    turn: threading.Lock = Factory(_locked)
+    """Free once it is settled, or has the lead."""
 
     def settle(self, error: Exception | None = None) -> None:
         """Say what became of it. Only the first word counts."""
@@ -85,7 +92,8 @@ class CommitQueue:
             # First the next leader, so that the medium has something to do while these wake up.
             self._hand_over()
             for ticket in batch:
-                ticket.turn.release()
+                if not ticket.leads:
+                    ticket.turn.release()
 
     def _hand_over(self) -> None:
         with self._gate:

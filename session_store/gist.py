@@ -21,7 +21,7 @@ from .state import SessionState
 
 _SAID = frozenset({"user_input", "assistant_items", "tool_results"})
 _WITH_ITEMS = _SAID | {"system_item"}
-_REST = frozenset({"config_changed", "extension", "compaction"})
+_READ = _WITH_ITEMS | {"config_changed", "extension", "compaction"}
 
 
 @define(kw_only=True)
@@ -67,13 +67,16 @@ class Gist:
         Nothing is raised: what cannot be read is refused when the session is restored.
         """
         self.head = ref
+        if kind not in _READ:
+            return
+
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             if kind in _WITH_ITEMS:
                 items = fields["items"]
                 self.items += len(items)
                 if not self.title and kind in _SAID:
                     self.title = title_of(load_items(orjson.loads(line)["items"]))
-            elif kind in _REST:
+            else:
                 # From the line, for the values that were given may change, or be cleaned.
                 self._take(kind, orjson.loads(line))
 

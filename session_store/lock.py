@@ -32,7 +32,9 @@ class SessionLock:
 
     def __init__(self, fd: int, path: Path, epoch: int) -> None:
         self._fd = fd
-        self._path = path
+        self._path = os.fspath(path)
+        found = os.fstat(fd)
+        self._file = (found.st_dev, found.st_ino)
         self.epoch = epoch
         """Greater than that of whoever had the lock before."""
         _let_go_in_children()
@@ -47,9 +49,11 @@ class SessionLock:
     def is_the_one(self) -> bool:
         """Whether it is the one that others ask for: not if its file was replaced."""
         try:
-            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+            found = os.lstat(self._path)
         except FileNotFoundError:
             return True  # and so nobody has another one
+
+        return (found.st_dev, found.st_ino) == self._file
 
     def release(self) -> None:
         """Let go. Doing so twice does nothing."""

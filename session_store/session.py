@@ -173,7 +173,7 @@ class Session:
         return good, position
 
     def _write_encoded(self, tickets: list[Ticket], after: Position) -> None:
-        lines = b"".join(ticket.lines for ticket in tickets)
+        lines = b"".join([ticket.lines for ticket in tickets])
         if lines:
             # Until all has gone well: whatever ends this early, what was written is unknown.
             self._failed = True
@@ -190,7 +190,7 @@ class Session:
             ticket.settle()
 
     def _take(self, ticket: Ticket) -> None:
-        split = ticket.lines.split(b"\n")
+        split = ticket.lines.split(b"\n") if len(ticket.entries) > 1 else [ticket.lines]
         for (kind, fields), ref, line in zip(ticket.entries, ticket.refs, split, strict=False):
             self._gist.take(ref, kind, fields, line)
 
