@@ -64,16 +64,20 @@ def _compaction_entry(store: FileSessionStore, state: SessionState) -> dict[str,
     A fork's history began where that of its nearest ancestor with a history of its own did.
     """
     session_id = state.session_id
-    while True:
-        entries = [entry.data for entry in islice(store.entries(session_id), 2)]
-        if entries[0].get("compacted_from") is not None:
-            return next((data for data in entries if data["kind"] == "compaction"), None)
+    # An ancestor may have been removed since: then it is as if there had been no compaction.
+    with suppress(SessionStoreError):
+        while True:
+            entries = [entry.data for entry in islice(store.entries(session_id), 2)]
+            if entries[0].get("compacted_from") is not None:
+                return next((data for data in entries if data["kind"] == "compaction"), None)
 
-        parent = entries[0].get("forked_from")
-        if parent is None:
-            return None
+            parent = entries[0].get("forked_from")
+            if parent is None:
+                break
 
-        session_id = parent[0]
+            session_id = parent[0]
+
+    return None
 
 
 def _to_be_judged(core: PodCore, began: dict[str, Any] | None) -> FirstMeasurement | None:

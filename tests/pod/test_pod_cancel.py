@@ -16,7 +16,7 @@ from pod.protocol import (
     CompactionStart,
     RunEnd,
 )
-from session_store import FileSessionStore, SessionStoreError
+from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.pods import (
     BIG_TOOL,
@@ -359,32 +359,3 @@ async def test_a_compaction_that_was_committed_is_told_of_by_nobody(home: Path) 
         async with living(path, home, resume=old_id) as story:
             (failed,) = story.of(CompactionFailed)
             assert failed.reason == "interrupted"
-
-
-# --- the log fails --------------------------------------------------------------------------
-
-
-async def test_a_log_that_takes_nothing_more_still_ends_what_it_began(home: Path) -> None:
-    with serving(chat(short)) as served:
-        async with living(manifest(home, served.base_url), home) as story:
-            await story.turns(*QUESTIONS)
-            path = home / "sessions" / f"{story.pod.session_id}.jsonl"
-
-            def spoil(_: CompactionStart) -> None:
-                with path.open("rb+") as log:
-                    log.truncate(path.stat().st_size - 10)
-
-            story.pod.on(CompactionStart, spoil)
-            with pytest.raises(SessionStoreError):
-                await story.pod.compact()
-
-            (failed,) = story.of(CompactionFailed)
-            assert failed.reason == "storage"
-            (envelope,) = (e for e in story.told if e.event == "compaction_failed")
-            assert envelope.ref is None, "it is in no log"
-            assert story.pod.status().state == "idle"
-            assert len(logs(home)) == 1
-            result = await story.pod.run("four")
-            assert result.outcome == "error"
-            assert result.error is not None
-            assert result.error.code == "storage"

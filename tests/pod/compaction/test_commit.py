@@ -22,8 +22,9 @@ from pod.protocol import (
     CompactionStart,
     Envelope,
     EventData,
+    RunEnd,
 )
-from session_store import FileSessionStore
+from session_store import FileSessionStore, StorageFailed
 from tests.fake_provider import Say, serving
 from tests.pod.pods import chat, kinds, logs, manifest, pointer, prose
 from tests.session_store.faults import FailingDisk
@@ -111,3 +112,27 @@ async def test_a_disk_that_fails_once_leaves_the_old_state_or_the_new(home: Path
     assert states.count("old") >= 5
     assert states[-1] == "new"
     assert all(report.ok for report in FileSessionStore(home).verify_all())
+
+
+async def test_a_log_that_takes_nothing_more_still_ends_what_it_began(home: Path) -> None:
+    with serving(chat(lambda _asked, _n: Say(prose(4_000)))) as served:
+        async with working(home, served.base_url) as (launched, told):
+            core = launched.core
+            session_id = core.session.session_id
+            stop = core.bus.on(CompactionStart, lambda _: core.session.close())
+            with pytest.raises(StorageFailed):
+                await launched.compactor.compact("manual")
+
+            stop()
+            (failed,) = of(told, CompactionFailed)
+            assert failed.reason == "storage"
+            (envelope,) = (e for e in told if e.event == "compaction_failed")
+            assert envelope.ref is None, "it is in no log"
+            assert core.state == "idle"
+            assert logs(home) == [session_id]
+            result = await launched.driver.run(user_message("four"), None)
+            assert result.outcome == "error"
+            assert result.error is not None
+            assert result.error.code == "storage"
+            end = of(told, RunEnd)[-1]
+            assert end.error == result.error
