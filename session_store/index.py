@@ -195,8 +195,8 @@ class SessionIndex:
         phrase = " AND ".join('"' + word.replace('"', '""') + '"' for word in long)
         rows = db.execute(
             # The conditions are our own words; what is searched for goes in as parameters.
-            f"SELECT session_id, uid, role, text FROM messages WHERE {query} "  # noqa: S608
-            "ORDER BY session_id DESC, id DESC",
+            "SELECT session_id, uid, role, text FROM messages "  # noqa: S608  as said above
+            f"WHERE {query} ORDER BY session_id DESC, id DESC",
             [*short, *([phrase] if long else [])],
         )
         return _first_of_each(rows, words, limit)

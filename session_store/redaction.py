@@ -139,7 +139,7 @@ class _Masking:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    assert isinstance(value, dict), "masking keeps the shape"  # noqa: S101  a defect
+    assert isinstance(value, dict), "masking keeps the shape"  # noqa: S101  a defect of the masker
     return value
 
 

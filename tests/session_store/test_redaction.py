@@ -44,9 +44,9 @@ def store(home: Path) -> FileSessionStore:
     return a_store(home)
 
 
-def leaky(store: FileSessionStore, **changes: object) -> str:
-    """A session that has the secret wherever one can be."""
-    with begun(store, config={"note": SECRET, "model": "m"}, **changes) as session:
+def leaky(store: FileSessionStore, size: int = 2 << 20) -> str:
+    """A session that has the secret wherever one can be; in a payload of so many bytes too."""
+    with begun(store, config={"note": SECRET, "model": "m"}) as session:
         call = ToolCall(
             "call_1", "sh", '{"cmd": "login ' + SECRET.replace('"', '\\"') + '"}', new_uid()
         )
@@ -56,7 +56,7 @@ def leaky(store: FileSessionStore, **changes: object) -> str:
         )
         session.append_items(
             "tool_results",
-            [ToolResult(new_uid(), "call_1", call.call_uid, "ok", "x" * (2 << 20) + SECRET, False)],
+            [ToolResult(new_uid(), "call_1", call.call_uid, "ok", "x" * size + SECRET, False)],
         )
         session.append("extension", domain="todos", payload={"do": [f"change {SECRET}"]})
         session.append("of_the_future", items=[{"said": SECRET}])
@@ -246,7 +246,7 @@ def test_an_open_call_stays_open(store: FileSessionStore) -> None:
 
 
 def test_stopped_anywhere_it_is_there_whole_or_not_at_all(home: Path, tmp_path: Path) -> None:
-    old = leaky(a_store(home))
+    old = leaky(a_store(home), 10)
     a_store(home).set_pointer("probe", old)
     for at in range(1, 60):
         copy = tmp_path / f"copy-{at}"
