@@ -23,6 +23,7 @@ _CHUNK_BYTES = 1 << 18
 _LONGEST_LINE = 1 << 20
 _LOOKED_AT = 20
 _LARGEST_ELEMENT = 1 << 26
+_MORE_OF_A_NUMBER = re.compile(r"[-+.\deE]*", re.ASCII)
 _BLANK = re.compile(r"[ \t\r\n\ufeff]*")
 
 
@@ -207,9 +208,9 @@ class _Text:
             except RecursionError as error:
                 raise Malformed("nested too deeply") from error
             else:
-                # A number goes on for as long as there are digits.
                 size = end - self._at
-                if end < len(self._buffer) or not self._fill():
+                # What looks like a number may be the beginning of a longer one.
+                if not _MORE_OF_A_NUMBER.fullmatch(self._buffer, end) or not self._fill():
                     return self._taken(value, size)
 
     def _taken(self, value: object, size: int) -> object:

@@ -88,7 +88,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
 
 
 def _sample(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the first records, or the document's own outline: its lists with one element each."""
+    """Yield the first records; of a document what is known of it, again with each new member."""
     if is_one_a_line(path):
         for _, raw in islice(read_lines(path), _LOOKED_AT):
             try:
@@ -99,20 +99,23 @@ def _sample(path: Path) -> Iterator[dict[str, Any]]:
         return
 
     outline: dict[str, Any] = {}
-    for event in islice(read_documents(path, _LISTS), _LOOKED_AT):
+    elements = 0
+    for event in read_documents(path, _LISTS):
         match event:
             case Element("", value):
+                elements += 1
                 yield from _objects(value)
             case Element(key, value) if key not in outline:
                 outline[key] = [value]
+                yield outline
             case Member(key, value):
                 outline[key] = value
-            case End():
-                break
+                yield outline
             case _:
                 pass
 
-    yield outline
+        if elements == _LOOKED_AT or isinstance(event, End):
+            return
 
 
 def _objects(value: object) -> Iterator[dict[str, Any]]:
