@@ -63,7 +63,7 @@ def _from_documents(path: Path, tally: Tally) -> Iterator[Conversation]:
     for event in read_documents(path, {"messages"}):
         match event:
             case Begin():
-                messages = Messages(Draft(NAME, tally))
+                pass
             case Element(_, {"messages": list(inner)}):  # a list of whole conversations
                 yield from _conversation(inner, Messages(Draft(NAME, tally)))
             case Element(_, value):
@@ -73,8 +73,10 @@ def _from_documents(path: Path, tally: Tally) -> Iterator[Conversation]:
             case Bad(line, why):
                 tally.bad(line, why)
                 yield from _conversation([], messages)
+                messages = Messages(Draft(NAME, tally))
             case End():
                 yield from _conversation([], messages)
+                messages = Messages(Draft(NAME, tally))
 
 
 def _conversation(more: list[Any], messages: Messages) -> Iterator[Conversation]:

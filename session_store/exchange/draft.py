@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
@@ -381,17 +382,16 @@ class Draft:
             return self._find_without_id(name)
 
         known = self._by_id.get(call_id, [])
-        while known and known[-1].call.call_uid not in self._open:
-            # Answers are closed newest first, save where two calls of one answer share an id.
-            if not any(one.step is known[-1].step and self._is_open(one) for one in known[-9:]):
-                known.pop()
-            else:
-                break
+        waiting: list[_OpenCall] = []
+        while known and not waiting:
+            group = _newest_of_one_step(known)
+            waiting = [one for one in reversed(group) if one.call.call_uid in self._open]
+            if not waiting:
+                del known[-len(group) :]
 
-        nearest = [one for one in known if one.step is known[-1].step and self._is_open(one)]
         # An id that is used again and again says nothing of a call of an earlier turn.
-        if nearest and (self._uses[call_id] == 1 or nearest[0].turn == self._turn):
-            return nearest[0]
+        if waiting and (self._uses[call_id] == 1 or waiting[0].turn == self._turn):
+            return waiting[0]
 
         return None
 
@@ -403,9 +403,6 @@ class Draft:
         waiting = [self._open[uid] for uid in newest.step.given_ids if uid in self._open]
         return next((one for one in waiting if one.call.name == name), waiting[0])
 
-    def _is_open(self, one: _OpenCall) -> bool:
-        return one.call.call_uid in self._open
-
 
 def own_uid(text: object) -> str | None:
     """Return a source's own id as a uid, where it is one: 32 hex digits, or a UUID with dashes."""
@@ -414,6 +411,11 @@ def own_uid(text: object) -> str | None:
 
     digits = text.replace("-", "").lower()
     return digits if _UID.fullmatch(digits) else None
+
+
+def _newest_of_one_step(known: list[_OpenCall]) -> list[_OpenCall]:
+    step = known[-1].step
+    return list(takewhile(lambda one: one.step is step, reversed(known)))
 
 
 def _is_nothing(part: Text | Reasoning) -> bool:

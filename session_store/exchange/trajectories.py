@@ -40,7 +40,7 @@ def read(path: Path, tally: Tally) -> Iterator[Conversation]:
     for event in read_documents(path, _LISTS):
         match event:
             case Begin(line):
-                turns, begun = _Turns(Draft(NAME, tally)), line
+                begun = line
             case Element("", dict() as value) if "from" not in value:
                 yield from _whole(value, tally)
             case Element(_, dict() as value):
@@ -51,8 +51,11 @@ def read(path: Path, tally: Tally) -> Iterator[Conversation]:
                 turns.note(key, value)
             case Bad(line, why):
                 tally.bad(line, why)
+                yield from turns.finished()
+                turns = _Turns(Draft(NAME, tally))
             case End():
                 yield from turns.finished()
+                turns = _Turns(Draft(NAME, tally))
 
 
 def _whole(record: dict[str, Any], tally: Tally) -> Iterator[Conversation]:

@@ -86,6 +86,22 @@ def test_each_record_is_a_session(home: Path) -> None:
         assert [len(one.items) for one in found] == [5, 5]
 
 
+def test_a_document_that_breaks_off_is_taken_as_far_as_it_goes(home: Path) -> None:
+    data = json.dumps({"conversations": TRAJECTORY}, indent=1).encode()
+    _, (one,) = imported(home, data[: data.rindex(b"Done.") - 40])
+
+    assert kinds(list(one.items))[:2] == ["UserMessage", "AssistantMessage"]
+    assert one.tally.bad_line_count == 1
+
+
+def test_a_bad_record_costs_no_other(home: Path) -> None:
+    good = lines({"conversations": TRAJECTORY})
+    _, found = imported(home, good + good[:70] + b"\n" + good)
+
+    assert [len(one.items) for one in found] == [5, 5]
+    assert [line for line, _ in found[0].tally.bad_lines] == [2]
+
+
 # --- SWE-agent ----------------------------------------------------------------------------------
 
 
