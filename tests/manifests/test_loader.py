@@ -253,10 +253,9 @@ def test_a_manifest_that_ships_is_right_and_named_like_its_file(path: Path) -> N
             "local/SmolLM2-135M-Instruct",
             200,
         )
-        assert manifest.compaction is None
-    else:
-        assert manifest.compaction is not None
-        assert manifest.compaction.compact_threshold
+
+    assert manifest.compaction is not None
+    assert manifest.compaction.compact_threshold
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)

