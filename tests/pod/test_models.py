@@ -14,8 +14,8 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import version
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import attrs
