@@ -231,7 +231,7 @@ class Compactor:
         core = self.core
         old, before = core.session, tuple(core.worker.history)
         history = (*plan.history, *before[plan.base_len :])
-        figures = self._figures(plan, request, history, started_s)
+        figures = await in_thread(lambda: self._figures(plan, request, history, started_s))
         new = await self._publish(plan, history, figures, in_run=in_run)
         # From here on the new session is the truth: nothing may fail any more, only be told.
         self._move_to(new, history, plan, request)

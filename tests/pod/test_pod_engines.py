@@ -279,3 +279,26 @@ def on_session_end(self, *args, **kwargs):
             assert (await story.pod.run("four")).outcome == "finished"
 
         assert kinds(home, done.new_session_id)[-1] == "run_outcome"
+
+
+async def test_too_long_twice_in_a_row_is_an_error_though_it_could_go_on(home: Path) -> None:
+    """An engine that gives up a little each time is asked once, not until nothing is left."""
+    install(home, COMPRESS + "    return messages[1:]", threshold=10**9)
+
+    def script(asked: Asked, number: int) -> Say:
+        if number < 6:
+            return long(asked, number)
+
+        error = "maximum context length is 9000 tokens"
+        return Say(status=400, error=error, code="context_length_exceeded")
+
+    with serving(chat(script)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "two", "three", "four", "five", "six")
+            end = story.of(RunEnd)[-1]
+            assert end.error is not None
+            assert end.error.code == "overflow"
+            assert "did not make it fit" in end.error.message
+            assert "9,000" in end.error.message
+            assert [start.trigger for start in story.of(CompactionStart)] == ["overflow"]
+            assert len(served.asked) == 7

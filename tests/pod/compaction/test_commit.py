@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -24,7 +26,7 @@ from pod.protocol import (
     EventData,
     RunEnd,
 )
-from session_store import FileSessionStore, StorageFailed
+from session_store import FileSessionStore, Session, StorageFailed
 from tests.fake_provider import Say, serving
 from tests.pod.pods import chat, kinds, logs, manifest, pointer, prose
 from tests.session_store.faults import FailingDisk
@@ -136,3 +138,48 @@ async def test_a_log_that_takes_nothing_more_still_ends_what_it_began(home: Path
             assert result.error.code == "storage"
             end = of(told, RunEnd)[-1]
             assert end.error == result.error
+
+
+class SlowStore(FileSessionStore):
+    """A store that calls somebody once the new session is there, and then takes its time."""
+
+    on_published: Callable[[], object] = staticmethod(lambda: None)
+
+    def publish_compacted(self, *args: Any, **kwargs: Any) -> Session:
+        session = super().publish_compacted(*args, **kwargs)
+        self.on_published()
+        time.sleep(0.1)
+        return session
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_task_that_is_cancelled_while_it_commits_commits(home: Path, times: int) -> None:
+    """However often: what is on disk is what is told, and the cancellation comes after it."""
+    loop = asyncio.get_running_loop()
+    with serving(chat(lambda _asked, _n: Say(prose(4_000)))) as served:
+        async with working(home, served.base_url) as (launched, told):
+            core, old_id = launched.core, launched.core.session.session_id
+            heard: list[str] = []
+
+            async def compact() -> None:
+                await launched.compactor.compact("manual")
+                heard.append("done")
+                await asyncio.sleep(1)
+                heard.append("not cancelled")
+
+            task = asyncio.create_task(compact())
+            core.store = store = SlowStore(home)
+
+            def cancel() -> None:
+                for n in range(times):
+                    loop.call_soon_threadsafe(loop.call_later, n / 50, task.cancel)
+
+            store.on_published = cancel  # type: ignore[method-assign]
+            await asyncio.wait({task})
+            assert task.cancelled()
+            assert heard == ["done"]
+            (done,) = of(told, CompactionDone)
+            assert not of(told, CompactionFailed)
+            assert core.session.session_id == done.new_session_id == pointer(home)
+            assert kinds(home, old_id)[-1] == "compaction_started"
+            assert (await launched.driver.run(user_message("on"), None)).outcome == "finished"
