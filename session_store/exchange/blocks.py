@@ -7,12 +7,11 @@ import binascii
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from worker.items import Image, Reasoning, Text, ToolCall
 from worker.text import clean_text
 
-from .jsontext import compact_json
+from .jsontext import JsonObject, compact_json
 from .outputs import Output, output_of
 from .tally import Tally
 
@@ -21,7 +20,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[^,;]*)*;base64,", re.ASCI
 _PROVIDERS = (("anthropic", "anthropic"), ("openai", "openai"), ("google", "gemini"))
 
 
-def blocks_of(content: object) -> list[dict[str, Any]]:
+def blocks_of(content: object) -> list[JsonObject]:
     """Return a message's content as a list of blocks, however it is written."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -32,8 +31,11 @@ def blocks_of(content: object) -> list[dict[str, Any]]:
     if not isinstance(content, list):
         return []
 
-    texts = ({"type": "text", "text": one} if isinstance(one, str) else one for one in content)
-    return [one for one in texts if isinstance(one, dict)]
+    return [
+        {"type": "text", "text": one} if isinstance(one, str) else one
+        for one in content
+        if isinstance(one, (str, dict))
+    ]
 
 
 def spoken(content: object, tally: Tally) -> tuple[Text | Image, ...]:
@@ -59,7 +61,7 @@ def tool_call(call_id: object, name: object, arguments: object, call_uid: str = 
     return ToolCall(string(call_id), string(name), clean_text(text), call_uid)
 
 
-def thinking(block: dict[str, Any], provider: str, model: str) -> Reasoning:
+def thinking(block: JsonObject, provider: str, model: str) -> Reasoning:
     """Return a block of thought, its signature as it is; a redacted one holds its data alone."""
     signature, data = block.get("signature"), block.get("data")
     return Reasoning(
@@ -87,7 +89,13 @@ def number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def mapping(value: object) -> dict[str, Any]:
+def amount(value: object) -> float:
+    """Return `value` if it is a number that is not negative, else 0."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and isinstance(value, (int, float)) and value > 0 else 0.0
+
+
+def mapping(value: object) -> JsonObject:
     """Return `value` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
@@ -108,7 +116,7 @@ def time_ms(value: object) -> int | None:
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def image_of(block: dict[str, Any]) -> Image | None:
+def image_of(block: JsonObject) -> Image | None:
     """Return the image that a block holds, or None where it holds none, or only its address."""
     source = mapping(block.get("source"))
     url = block.get("image_url") or block.get("url")
@@ -134,12 +142,12 @@ def _spoken(content: object, tally: Tally) -> Iterator[Text | Image]:
             yield _mark(string(block.get("type")) or "block", block, tally)
 
 
-def _is_text(block: dict[str, Any]) -> bool:
+def _is_text(block: JsonObject) -> bool:
     kind = block.get("type")
     return kind in _TEXTS or (kind is None and isinstance(block.get("text"), str))
 
 
-def _mark(kind: str, block: dict[str, Any], tally: Tally) -> Text:
+def _mark(kind: str, block: JsonObject, tally: Tally) -> Text:
     tally.left_out[f"{kind} block"] += 1
     url = block.get("image_url") or block.get("url")
     url = mapping(url).get("url") if isinstance(url, dict) else url

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import define, evolve
 
@@ -28,7 +27,7 @@ from .blocks import (
 )
 from .documents import Bad, Begin, Element, End, Member, is_one_a_line, read_documents
 from .draft import Conversation, Draft, Mark, Part
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 from .lines import BadLine, read_records
 from .tally import Tally
 
@@ -42,7 +41,7 @@ _STOPS = {
 }
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is a chat message or holds a list of them."""
     return isinstance(record.get("messages"), list) or isinstance(record.get("role"), str)
 
@@ -79,7 +78,7 @@ def _from_documents(path: Path, tally: Tally) -> Iterator[Conversation]:
                 messages = Messages(Draft(NAME, tally))
 
 
-def _conversation(more: list[Any], messages: Messages) -> Iterator[Conversation]:
+def _conversation(more: list[object], messages: Messages) -> Iterator[Conversation]:
     for message in more:
         messages.count(message)
 
@@ -125,7 +124,7 @@ class Messages:
         else:
             self.draft.tally.bad(line, "not an object")
 
-    def take(self, line: int, message: dict[str, Any]) -> None:
+    def take(self, line: int, message: JsonObject) -> None:
         """Take one message."""
         match message.get("role"):
             case "system" | "developer" as role:
@@ -139,21 +138,21 @@ class Messages:
             case _:
                 self.draft.keep("roleless message", line, message)
 
-    def _take_system(self, message: dict[str, Any], role: str) -> None:
+    def _take_system(self, message: JsonObject, role: str) -> None:
         text = text_of(message.get("content"))
         if self.draft.is_empty and not self.draft.conversation.system_prompt:
             self.draft.conversation.system_prompt = text
         else:
             self.draft.note(text, role, _mark(message))
 
-    def _take_user(self, line: int, message: dict[str, Any]) -> None:
+    def _take_user(self, line: int, message: JsonObject) -> None:
         mark = _mark(message)
         if message.get("_compressed_summary"):
             summary = self.draft.summary(text_of(message.get("content")), mark)
             self.draft.segment.steps.append(summary)
             return
 
-        said: list[dict[str, Any]] = []
+        said: list[JsonObject] = []
         for block in blocks_of(message.get("content")):
             if block.get("type") != "tool_result":
                 said.append(block)
@@ -170,7 +169,7 @@ class Messages:
         parts = spoken(said, self.draft.tally)
         self.draft.user(parts, mark=mark)
 
-    def _take_answer(self, line: int, message: dict[str, Any]) -> None:
+    def _take_answer(self, line: int, message: JsonObject) -> None:
         model = string(message.get("model")) or self.model
         reason = string(message.get("finish_reason")) or string(message.get("stop_reason"))
         self.draft.answer(
@@ -181,7 +180,7 @@ class Messages:
             mark=_mark(message),
         )
 
-    def _parts(self, line: int, message: dict[str, Any], model: str) -> Iterator[Part]:
+    def _parts(self, line: int, message: JsonObject, model: str) -> Iterator[Part]:
         yield from reasoning_of(message, model)
         for block in blocks_of(message.get("content")):
             match block.get("type"):
@@ -197,7 +196,7 @@ class Messages:
 
         yield from self._calls(line, message)
 
-    def _calls(self, line: int, message: dict[str, Any]) -> Iterator[Part]:
+    def _calls(self, line: int, message: JsonObject) -> Iterator[Part]:
         uids = _decoded(message.get("tool_call_uids") or message.get("_tool_call_uids"))
         calls = _decoded(message.get("tool_calls"))
         legacy = mapping(message.get("function_call"))
@@ -214,7 +213,7 @@ class Messages:
         if legacy:
             yield tool_call("", legacy.get("name"), legacy.get("arguments"))
 
-    def _take_result(self, line: int, message: dict[str, Any]) -> None:
+    def _take_result(self, line: int, message: JsonObject) -> None:
         ids = message.get("tool_call_ids")
         call_id = string(message.get("tool_call_id")) or next(
             iter(map(string, ids)) if isinstance(ids, list) else iter(()), ""
@@ -230,7 +229,7 @@ class Messages:
             self.draft.keep("orphan result", line, message)
 
 
-def reasoning_of(message: dict[str, Any], model: str) -> Iterator[Reasoning]:
+def reasoning_of(message: JsonObject, model: str) -> Iterator[Reasoning]:
     """Yield the thoughts that stand beside a message's content, with their proofs."""
     details = _decoded(message.get("reasoning_details"))
     items = _decoded(message.get("codex_reasoning_items"))
@@ -254,7 +253,7 @@ def reasoning_of(message: dict[str, Any], model: str) -> Iterator[Reasoning]:
         yield Reasoning(text, model=model)
 
 
-def _mark(message: dict[str, Any]) -> Mark:
+def _mark(message: JsonObject) -> Mark:
     uid = string(message.get("message_uid") or message.get("_message_uid")) or None
     named = message.get("absorbed_message_uids") or message.get("_absorbed_message_uids")
     absorbed = _decoded(named)

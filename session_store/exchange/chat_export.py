@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import orjson
 
@@ -21,6 +20,8 @@ from worker.items import (
 )
 from worker.text import NO_OUTPUT
 
+from .jsontext import JsonObject
+
 NAME = "openai-chat"
 SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
 IMAGES_LABEL = "[Images that belong to the tool results above.]"
@@ -36,7 +37,7 @@ def write(system_prompt: str, items: Iterable[Item]) -> Iterator[bytes]:
     yield b"[]\n" if first else b"\n]\n"
 
 
-def _messages(system_prompt: str, items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+def _messages(system_prompt: str, items: Iterable[Item]) -> Iterator[JsonObject]:
     if system_prompt:
         yield {"role": "system", "content": system_prompt}
 
@@ -56,7 +57,7 @@ def _messages(system_prompt: str, items: Iterable[Item]) -> Iterator[dict[str, A
         yield _with_images(IMAGES_LABEL, images)
 
 
-def _message(item: Item) -> Iterator[dict[str, Any]]:
+def _message(item: Item) -> Iterator[JsonObject]:
     match item:
         case UserMessage() if all(isinstance(part, Text) for part in item.parts):
             yield {"role": "user", "content": item.text}
@@ -64,7 +65,7 @@ def _message(item: Item) -> Iterator[dict[str, Any]]:
             yield {"role": "user", "content": [_block(part) for part in item.parts]}
         case AssistantMessage() if item.text or item.tool_calls:
             calls = [_call(call) for call in item.tool_calls]
-            message = {"role": "assistant", "content": item.text or None}
+            message: JsonObject = {"role": "assistant", "content": item.text or None}
             yield {**message, "tool_calls": calls} if calls else message
         case AssistantMessage():
             return
@@ -77,16 +78,16 @@ def _message(item: Item) -> Iterator[dict[str, Any]]:
             yield {"role": "user", "content": f"[note: {item.kind}]\n{item.text}"}
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall) -> JsonObject:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.call_id, "type": "function", "function": function}
 
 
-def _with_images(label: str, images: list[Image]) -> dict[str, Any]:
+def _with_images(label: str, images: list[Image]) -> JsonObject:
     return {"role": "user", "content": [_block(Text(label)), *map(_block, images)]}
 
 
-def _block(part: Text | Image) -> dict[str, Any]:
+def _block(part: Text | Image) -> JsonObject:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
 

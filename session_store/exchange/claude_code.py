@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import define, evolve, field
 
@@ -29,6 +28,7 @@ from .blocks import (
 )
 from .claude_code_tree import ClaudeTree
 from .draft import Conversation, Draft, Mark, Measured, Part, Step, own_uid
+from .jsontext import JsonObject
 from .lines import BadLine, read_records
 from .tally import Tally
 
@@ -50,7 +50,7 @@ _NOT_SAID = (
 )
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is one of a Claude Code session."""
     if record.get("type") == "summary" and "leafUuid" in record:
         return True
@@ -87,7 +87,7 @@ class _Reader:
     _answers: dict[str, tuple[Step, Measured | None]] = field(factory=dict)
     _last: Step | None = None
 
-    def take(self, line: int, record: dict[str, Any]) -> None:
+    def take(self, line: int, record: JsonObject) -> None:
         """Take one record."""
         kind = string(record.get("type"))
         self._note_source(record)
@@ -104,13 +104,13 @@ class _Reader:
         else:
             self._take_user(line, record)
 
-    def _note_source(self, record: dict[str, Any]) -> None:
+    def _note_source(self, record: JsonObject) -> None:
         source = self.draft.conversation.source
         for key in ("sessionId", "cwd", "version", "gitBranch"):
             if key not in source and isinstance(record.get(key), str):
                 source[key] = record[key]
 
-    def _take_other(self, line: int, kind: str, record: dict[str, Any]) -> None:
+    def _take_other(self, line: int, kind: str, record: JsonObject) -> None:
         attachment = mapping(record.get("attachment"))
         if kind == "custom-title" and string(record.get("customTitle")):
             self.draft.conversation.title = string(record["customTitle"])
@@ -121,7 +121,7 @@ class _Reader:
         else:
             self.draft.keep(_what(kind, record), line, record)
 
-    def _take_answer(self, line: int, record: dict[str, Any]) -> None:
+    def _take_answer(self, line: int, record: JsonObject) -> None:
         message = mapping(record.get("message"))
         if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
             self.draft.keep("program notice", line, record)
@@ -150,7 +150,7 @@ class _Reader:
             self._answers = {message_id: (step, self._measure(message, (step, None)))}
 
     def _measure(
-        self, message: dict[str, Any], answer: tuple[Step, Measured | None]
+        self, message: JsonObject, answer: tuple[Step, Measured | None]
     ) -> Measured | None:
         usage = mapping(message.get("usage"))
         read, written = (
@@ -173,7 +173,7 @@ class _Reader:
 
         return measured
 
-    def _answer_parts(self, line: int, message: dict[str, Any], model: str) -> Iterator[Part]:
+    def _answer_parts(self, line: int, message: JsonObject, model: str) -> Iterator[Part]:
         for block in blocks_of(message.get("content")):
             match block.get("type"):
                 case "text":
@@ -185,12 +185,12 @@ class _Reader:
                 case kind:
                     self.draft.keep(f"{kind} block", line, block)
 
-    def _take_user(self, line: int, record: dict[str, Any]) -> None:
+    def _take_user(self, line: int, record: JsonObject) -> None:
         message, mark = mapping(record.get("message")), _mark(record)
         if "toolUseResult" in record:
             self.draft.tally.left_out["structured tool detail"] += 1
 
-        said: list[dict[str, Any]] = []
+        said: list[JsonObject] = []
         for block in blocks_of(message.get("content")):
             if block.get("type") != "tool_result":
                 said.append(block)
@@ -210,7 +210,7 @@ class _Reader:
             self.draft.user(parts, injected=injected, mark=mark)
             self._last = None
 
-    def _take_summary(self, line: int, record: dict[str, Any]) -> None:
+    def _take_summary(self, line: int, record: JsonObject) -> None:
         kept = self.ways[line]
         text = text_of(mapping(record.get("message")).get("content"))
         summary = self.draft.summary(text, _mark(record))
@@ -218,7 +218,7 @@ class _Reader:
         self.draft.compact([summary, *retained])
 
 
-def _mark(record: dict[str, Any]) -> Mark:
+def _mark(record: JsonObject) -> Mark:
     return Mark(own_uid(record.get("uuid")), time_ms(record.get("timestamp")))
 
 
@@ -227,7 +227,7 @@ def _is_not_said(parts: tuple[Text | Image, ...]) -> bool:
     return isinstance(first, Text) and first.text.lstrip().startswith(_NOT_SAID)
 
 
-def _what(kind: str, record: dict[str, Any]) -> str:
+def _what(kind: str, record: JsonObject) -> str:
     subtype = string(record.get("subtype"))
     if "hook" in subtype or string(mapping(record.get("data")).get("type")).startswith("hook"):
         return "hook record"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from attrs import define, field, frozen
 
 from .blocks import blocks_of, mapping, string
 from .draft import own_uid
+from .jsontext import JsonObject
 
 
 @frozen
@@ -33,7 +33,7 @@ class ClaudeTree:
     _nodes: list[_Node] = field(factory=list)
     _index: dict[str, int] = field(factory=dict)
 
-    def take(self, line: int, record: dict[str, Any]) -> None:
+    def take(self, line: int, record: JsonObject) -> None:
         """Note a record. Those of sub-agents are conversations of their own."""
         message = mapping(record.get("message"))
         uuid, parent = string(record.get("uuid")), string(record.get("parentUuid"))
@@ -139,5 +139,5 @@ class ClaudeTree:
                 yield index
 
 
-def _ids(blocks: list[dict[str, Any]], kind: str, key: str) -> frozenset[str]:
+def _ids(blocks: list[JsonObject], kind: str, key: str) -> frozenset[str]:
     return frozenset(string(block.get(key)) for block in blocks if block.get("type") == kind)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 
@@ -27,7 +26,7 @@ from .blocks import (
     tool_output,
 )
 from .draft import Conversation, Draft, Mark, Part, Step
-from .jsontext import compact_json
+from .jsontext import JsonObject, compact_json
 from .lines import BadLine, read_records
 from .tally import Tally
 
@@ -63,7 +62,7 @@ _INJECTED = (
 )
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is one of a rollout."""
     if record.get("type") in _KINDS:
         return isinstance(record.get("payload"), dict)
@@ -96,7 +95,7 @@ class _Reader:
     _answer: Step | None = None
     _measured: object = None
 
-    def take(self, line: int, record: dict[str, Any]) -> None:
+    def take(self, line: int, record: JsonObject) -> None:
         """Take one record."""
         payload, at = record.get("payload"), time_ms(record.get("timestamp"))
         kind = string(record.get("type"))
@@ -131,7 +130,7 @@ class _Reader:
 
         self._parts = []
 
-    def _note_source(self, payload: dict[str, Any]) -> None:
+    def _note_source(self, payload: JsonObject) -> None:
         conversation = self.draft.conversation
         instructions = mapping(payload.get("base_instructions")).get("text")
         text = string(instructions) or string(payload.get("instructions"))
@@ -140,7 +139,7 @@ class _Reader:
             if key not in conversation.source and isinstance(payload.get(key), str):
                 conversation.source[key] = payload[key]
 
-    def _take_item(self, line: int, item: dict[str, Any], at: int | None) -> None:
+    def _take_item(self, line: int, item: JsonObject, at: int | None) -> None:
         kind = string(item.get("type"))
         if kind == "message":
             self._take_message(item, at)
@@ -162,7 +161,7 @@ class _Reader:
         self._at = self._at if self._parts else at
         self._parts.append(part)
 
-    def _take_message(self, item: dict[str, Any], at: int | None) -> None:
+    def _take_message(self, item: JsonObject, at: int | None) -> None:
         said = spoken(item.get("content"), self.draft.tally)
         role = item.get("role")
         if role == "assistant":
@@ -180,7 +179,7 @@ class _Reader:
         else:
             self.draft.note(text_of(item.get("content")), string(role) or "system", Mark(at=at))
 
-    def _take_output(self, line: int, item: dict[str, Any], output: object, at: int | None) -> None:
+    def _take_output(self, line: int, item: JsonObject, output: object, at: int | None) -> None:
         self.close_answer()
         is_error = False
         if isinstance(output, dict) and "content" in output:
@@ -192,7 +191,7 @@ class _Reader:
         if not self.draft.result(_call_id(item), told, is_error=is_error, mark=Mark(at=at)):
             self.draft.keep("orphan result", line, item)
 
-    def _take_event(self, line: int, event: dict[str, Any]) -> None:
+    def _take_event(self, line: int, event: JsonObject) -> None:
         kind = string(event.get("type"))
         if kind == "token_count":
             self._measure(mapping(mapping(event.get("info")).get("last_token_usage")))
@@ -207,7 +206,7 @@ class _Reader:
         else:
             self.draft.keep(f"{kind.replace('_', ' ') or 'unnamed'} event", line, event)
 
-    def _measure(self, usage: dict[str, Any]) -> None:
+    def _measure(self, usage: JsonObject) -> None:
         occupancy = number(usage.get("input_tokens"))
         # The same counts are told again when only the limits changed.
         if not occupancy or usage == self._measured:
@@ -224,7 +223,7 @@ class _Reader:
         }
         self.draft.measured(fields, self._answer)
 
-    def _compact(self, line: int, payload: dict[str, Any]) -> None:
+    def _compact(self, line: int, payload: JsonObject) -> None:
         self.close_answer()
         replaced = payload.get("replacement_history")
         items = [mapping(one) for one in replaced] if isinstance(replaced, list) else []
@@ -245,7 +244,7 @@ class _Reader:
         if base:
             self.draft.compact(base)
 
-    def _replacement(self, items: list[dict[str, Any]], message: str) -> list[Step]:
+    def _replacement(self, items: list[JsonObject], message: str) -> list[Step]:
         """Return what the history was replaced by; what was said before stays what it was."""
         known = {
             step.item.text: step
@@ -270,12 +269,12 @@ def _what_people_said(steps: list[Step]) -> list[Step]:
     return [step for step in steps if isinstance(step.item, UserMessage)]
 
 
-def _reasoning(item: dict[str, Any], model: str) -> Reasoning:
+def _reasoning(item: JsonObject, model: str) -> Reasoning:
     said = [*blocks_of(item.get("summary")), *blocks_of(item.get("content"))]
     blob = item.get("encrypted_content")
     text = text_of(said)
     return Reasoning(text, None, blob if isinstance(blob, str) else None, "openai", model)
 
 
-def _call_id(item: dict[str, Any]) -> str:
+def _call_id(item: JsonObject) -> str:
     return string(item.get("call_id")) or string(item.get("id"))

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from attrs import frozen
 
@@ -39,7 +39,7 @@ class Member:
     """A member of the document; not of those whose elements are told one by one."""
 
     key: str
-    value: Any
+    value: object
 
 
 @frozen
@@ -47,7 +47,7 @@ class Element:
     """An element of a member's list, or of the document itself: then `key` is empty."""
 
     key: str
-    value: Any
+    value: object
 
 
 @frozen
@@ -151,7 +151,7 @@ def _document(text: _Text, lists: Collection[str]) -> Iterator[Event]:
     text.take("}")
 
 
-def _elements(text: _Text) -> Iterator[Any]:
+def _elements(text: _Text) -> Iterator[object]:
     text.take("[")
     while text.peek() != "]":
         yield text.value()

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
@@ -31,7 +31,7 @@ from worker.items import (
 )
 from worker.text import is_blank
 
-from .jsontext import compact_json, storable
+from .jsontext import JsonObject, compact_json, storable
 from .outputs import Output
 from .tally import Tally
 
@@ -132,10 +132,10 @@ class Conversation:
     unanswered: int = 0
     """Calls that no result came for."""
     pod: str = ""
-    config: dict[str, Any] = field(factory=dict)
-    carried: dict[str, Any] = field(factory=dict)
+    config: JsonObject = field(factory=dict)
+    carried: JsonObject = field(factory=dict)
     """What an export of ours says of its session's state besides the history."""
-    approvals: list[dict[str, Any]] = field(factory=list)
+    approvals: list[JsonObject] = field(factory=list)
     ended: tuple[str, bool] | None = None
     """How the last run ended, and whether it was interrupted, where the source says it."""
 

@@ -13,7 +13,7 @@ from attrs import frozen
 from .documents import Element, End, Member, is_one_a_line, read_documents
 from .draft import Conversation
 from .errors import NotImportable, UnknownFormat
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 from .lines import read_lines
 from .tally import Tally
 
@@ -31,15 +31,17 @@ class Format:
 
     def read(self, path: Path, tally: Tally) -> Iterator[Conversation]:
         """Yield the conversations of the file; what was found is counted in `tally`."""
-        reader: Callable[[Path, Tally], Iterator[Conversation]] = self._module().read
+        reader: Callable[[Path, Tally], Iterator[Conversation]] = self._named("read")
         return reader(path, tally)
 
-    def recognises(self, record: dict[str, Any]) -> bool:
+    def recognises(self, record: JsonObject) -> bool:
         """Tell whether the record can only be one of this format."""
-        return cast("bool", self._module().recognises(record))
+        recognises: Callable[[JsonObject], bool] = self._named("recognises")
+        return recognises(record)
 
-    def _module(self) -> Any:  # noqa: ANN401 - a module of this package
-        return import_module(f".{self.module}", __package__)
+    def _named(self, name: str) -> Callable[..., Any]:
+        module = import_module(f".{self.module}", __package__)
+        return cast("Callable[..., Any]", getattr(module, name))
 
 
 # In the order in which they are asked: the ones with the clearest marks come first.
@@ -87,7 +89,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     )
 
 
-def _sample(path: Path) -> Iterator[dict[str, Any]]:
+def _sample(path: Path) -> Iterator[JsonObject]:
     """Yield the first records; of a document what is known of it, again with each new member."""
     if is_one_a_line(path):
         for _, raw in islice(read_lines(path), _LOOKED_AT):
@@ -98,7 +100,7 @@ def _sample(path: Path) -> Iterator[dict[str, Any]]:
 
         return
 
-    outline: dict[str, Any] = {}
+    outline: JsonObject = {}
     elements = 0
     for event in read_documents(path, _LISTS):
         match event:
@@ -118,7 +120,7 @@ def _sample(path: Path) -> Iterator[dict[str, Any]]:
             return
 
 
-def _objects(value: object) -> Iterator[dict[str, Any]]:
+def _objects(value: object) -> Iterator[JsonObject]:
     for one in value[:1] if isinstance(value, list) else [value]:
         if isinstance(one, dict):
             yield one

@@ -10,15 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from worker.text import clean_text
 
-from .blocks import string
+from .blocks import number, string
 from .chat import Messages
 from .draft import Conversation, Draft
 from .errors import NotImportable
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 from .tally import Tally
 
 NAME = "hermes-db"
@@ -55,7 +54,7 @@ def read(path: Path, tally: Tally) -> Iterator[Conversation]:
 
 
 def _conversation(
-    db: sqlite3.Connection, session: dict[str, Any], tally: Tally
+    db: sqlite3.Connection, session: JsonObject, tally: Tally
 ) -> Iterator[Conversation]:
     draft = Draft(NAME, tally)
     conversation = draft.conversation
@@ -75,13 +74,13 @@ def _conversation(
         if content.startswith(_JSON_MARKS):
             message["content"] = _blocks(content)
 
-        messages.take(int(message.get("id") or 0), message)
+        messages.take(number(message.get("id")), message)
 
     if not draft.is_empty:
         yield draft.finished()
 
 
-def _system_prompt(db: sqlite3.Connection, session: dict[str, Any]) -> str:
+def _system_prompt(db: sqlite3.Connection, session: JsonObject) -> str:
     digest = session.get("system_prompt_hash")
     if not digest:
         return string(session.get("system_prompt"))
@@ -97,7 +96,7 @@ def _blocks(content: str) -> object:
         return content[1:]
 
 
-def _row(row: sqlite3.Row) -> dict[str, Any]:
+def _row(row: sqlite3.Row) -> JsonObject:
     return {
         key: clean_text(value) if isinstance(value, str) else value
         for key, value in zip(row.keys(), tuple(row), strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from worker.text import clean_text
 
@@ -16,11 +16,15 @@ _DEEPEST = 100
 _LARGEST_INT = 1 << 53
 
 
+JsonObject: TypeAlias = "dict[str, object]"
+"""What a JSON object says. What is in it is looked at before it is used."""
+
+
 class Malformed(ValueError):
     """The text is not the JSON that was expected; says why."""
 
 
-def parse(raw: bytes | str) -> Any:  # noqa: ANN401 - whatever the text says
+def parse(raw: bytes | str) -> object:
     """Return what the text says, every text in it valid UTF-8.
 
     Raises:
@@ -84,7 +88,7 @@ def compact_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> JsonObject:
     value = dict(pairs)
     if len(value) != len(pairs):
         keys = [key for key, _ in pairs]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 
 BOM = b"\xef\xbb\xbf"
 
@@ -19,7 +18,7 @@ class Record:
 
     line: int
     """From 1."""
-    value: dict[str, Any]
+    value: JsonObject
 
 
 @frozen

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 from attrs import asdict, define
@@ -22,9 +22,9 @@ from session_store.state import Totals
 from worker.items_json import dump_item, load_item
 from worker.text import is_blank
 
-from .blocks import mapping, number, string
+from .blocks import amount, mapping, number, string
 from .draft import Conversation, Extension, Measured, Segment, Step
-from .jsontext import storable
+from .jsontext import JsonObject, storable
 from .lines import BadLine, read_records
 from .tally import Tally
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NAME = "podworker"
 FORMAT = "podworker-session"
 VERSION = 1
-_STATE = ("watermark", "generation", "consecutive_failures", "compaction_disabled", "title")
+_COUNTS = ("watermark", "generation", "consecutive_failures")
 _ABOUT = (
     *("session_id", "pod", "title", "created", "updated", "turns", "system_prompt", "config"),
     *("forked_from", "compacted_from", "recovered_from", "spawned_by", "watermark", "generation"),
@@ -43,7 +43,7 @@ _ABOUT = (
 )
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is the first of an export."""
     return record.get("format") == FORMAT
 
@@ -55,7 +55,7 @@ def write(store: FileSessionStore, state: SessionState) -> Iterator[bytes]:
         SessionStoreError: The session, or one that it inherits from, cannot be read.
     """
     times = _times(store, state)
-    about: dict[str, Any] = {name: getattr(state, name) for name in _ABOUT}
+    about: JsonObject = {name: getattr(state, name) for name in _ABOUT}
     about |= {"head": state.head.hash, "totals": asdict(state.totals)}
     about["lineage"] = store.lineage(state.session_id)
     yield _line({"format": FORMAT, "version": VERSION, "session": about})
@@ -96,7 +96,7 @@ class _Reader:
     _items: int = 0
     _expected: int | None = None
 
-    def take(self, line: int, record: dict[str, Any]) -> None:
+    def take(self, line: int, record: JsonObject) -> None:
         """Take one line."""
         steps = self.conversation.segments[0].steps
         match record:
@@ -105,9 +105,9 @@ class _Reader:
             case {"item": dict(value)}:
                 self._take_item(line, value, record.get("at"))
             case {"usage": dict(fields)}:
-                steps.append(Measured(fields))
-            case {"approval": dict(fields)}:
-                self.conversation.approvals.append(fields)
+                steps.append(Measured(_usage(fields)))
+            case {"approval": {"call_uid": str(), "decision": str()} as fields}:
+                self.conversation.approvals.append(mapping(storable(fields)))
             case {"extension": {"domain": str(domain), "payload": payload}}:
                 steps.append(Extension(storable(payload), domain))
             case {"end": dict(end)}:
@@ -127,19 +127,18 @@ class _Reader:
 
         return self.conversation
 
-    def _take_session(self, about: dict[str, Any]) -> None:
+    def _take_session(self, about: JsonObject) -> None:
         conversation = self.conversation
         conversation.title = string(about.get("title"))
         conversation.system_prompt = string(about.get("system_prompt"))
         conversation.config = mapping(storable(about.get("config")))
         conversation.pod = string(about.get("pod"))
-        kept = {name: about[name] for name in _STATE if name in about}
-        conversation.carried = {**kept, "totals": about.get("totals")}
+        conversation.carried = _carried(about)
         conversation.ended = string(about.get("last_outcome")), about.get("interrupted") is True
         links = ("session_id", "head", "forked_from", "compacted_from", "lineage", "created")
         conversation.source |= {name: about[name] for name in links if about.get(name) is not None}
 
-    def _take_item(self, line: int, value: dict[str, Any], at: object) -> None:
+    def _take_item(self, line: int, value: JsonObject, at: object) -> None:
         try:
             item = load_item(value)
         except ValueError as error:
@@ -155,16 +154,33 @@ class _Reader:
         self.conversation.segments[0].steps.append(step)
 
 
-def carried_totals(totals: object, usage: list[dict[str, Any]]) -> dict[str, Any]:
+def carried_totals(totals: object, usage: list[JsonObject]) -> JsonObject:
     """Return what of the totals the usage records of the same export do not account for."""
-    known = {name: mapping(totals).get(name, 0) for name in asdict(Totals())}
-    spent: dict[str, Any] = dict.fromkeys(known, 0)
-    for record in usage:
-        spent["requests"] += 1
-        for name in spent.keys() - {"requests"}:
-            spent[name] += record.get(name) or 0
+    names = [name for name in asdict(Totals()) if name != "requests"]
+    rest: JsonObject = {"requests": max(0, number(mapping(totals).get("requests")) - len(usage))}
+    for name in names:
+        spent = sum(amount(record.get(name)) for record in usage)
+        left = max(0.0, amount(mapping(totals).get(name)) - spent)
+        rest[name] = left if name == "cost" else round(left)
 
-    return {name: max(0, value - spent[name]) for name, value in known.items()}
+    return rest
+
+
+def _usage(fields: JsonObject) -> JsonObject:
+    """Return the fields of a usage entry, whatever an export that was changed says."""
+    counts = ("history_len", "input_tokens", "cache_read", "cache_write", "output_tokens")
+    cost = None if fields.get("cost") is None else amount(fields["cost"])
+    known: JsonObject = {name: number(fields.get(name)) for name in counts}
+    return {**known, "model": string(fields.get("model")), "cost": cost}
+
+
+def _carried(about: JsonObject) -> JsonObject:
+    return {
+        **{name: number(about.get(name)) for name in _COUNTS},
+        "compaction_disabled": about.get("compaction_disabled") is True,
+        "title": string(about.get("title")),
+        "totals": about.get("totals"),
+    }
 
 
 def _times(store: FileSessionStore, state: SessionState) -> dict[str, int]:
@@ -190,5 +206,5 @@ def _times(store: FileSessionStore, state: SessionState) -> dict[str, int]:
     return times
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _line(value: JsonObject) -> bytes:
     return orjson.dumps(value) + b"\n"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 
@@ -26,7 +25,7 @@ from .blocks import (
     tool_output,
 )
 from .draft import Conversation, Draft, Mark, Part, Step, own_uid
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 from .lines import BadLine, read_records
 from .tally import Tally
 
@@ -46,7 +45,7 @@ _NAMES = {
 }
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is one of a pi session."""
     if record.get("type") == "session":
         return isinstance(record.get("id"), str) and "cwd" in record
@@ -103,7 +102,7 @@ class _Reader:
     _before: list[tuple[str, Step | None]] = field(factory=list)
     """Each entry's id, and the step that was the newest when it came."""
 
-    def take(self, line: int, entry: dict[str, Any]) -> None:
+    def take(self, line: int, entry: JsonObject) -> None:
         """Take one entry."""
         kind, mark = string(entry.get("type")), _mark(entry)
         self._before.append((string(entry.get("id")), self.draft.newest))
@@ -124,14 +123,12 @@ class _Reader:
             case _:
                 self.draft.keep(_NAMES.get(kind, f"{kind or 'unnamed'} entry"), line, entry)
 
-    def _note_source(self, entry: dict[str, Any]) -> None:
+    def _note_source(self, entry: JsonObject) -> None:
         known = ("id", "version", "cwd", "provider", "modelId", "thinkingLevel", "parentSession")
         source = self.draft.conversation.source
         source |= {key: entry[key] for key in known if isinstance(entry.get(key), (str, int))}
 
-    def _take_message(
-        self, line: int, entry: dict[str, Any], message: dict[str, Any], mark: Mark
-    ) -> None:
+    def _take_message(self, line: int, entry: JsonObject, message: JsonObject, mark: Mark) -> None:
         match message.get("role"):
             case "user":
                 self.draft.user(spoken(message.get("content"), self.draft.tally), mark=mark)
@@ -153,7 +150,7 @@ class _Reader:
             case role:
                 self.draft.keep(f"{role} message", line, entry)
 
-    def _take_answer(self, line: int, message: dict[str, Any], mark: Mark) -> None:
+    def _take_answer(self, line: int, message: JsonObject, mark: Mark) -> None:
         provider = provider_named(string(message.get("api")) or message.get("provider"))
         model = string(message.get("model"))
         reason = string(message.get("stopReason"))
@@ -181,9 +178,7 @@ class _Reader:
         }
         self.draft.measured(fields, step)
 
-    def _parts(
-        self, line: int, message: dict[str, Any], provider: str, model: str
-    ) -> Iterator[Part]:
+    def _parts(self, line: int, message: JsonObject, provider: str, model: str) -> Iterator[Part]:
         for block in blocks_of(message.get("content")):
             match block.get("type"):
                 case "text":
@@ -195,7 +190,7 @@ class _Reader:
                 case kind:
                     self.draft.keep(f"{kind} block", line, block)
 
-    def _compact(self, entry: dict[str, Any]) -> None:
+    def _compact(self, entry: JsonObject) -> None:
         kept = self._kept_from(entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex"))
         summary = self.draft.summary(string(entry.get("summary")), _mark(entry))
         self.draft.compact([summary, *kept], entry.get("tokensBefore"))
@@ -215,11 +210,11 @@ class _Reader:
         return [step for step in steps[start:] if not isinstance(step.item, SummaryMessage)]
 
 
-def _mark(entry: dict[str, Any]) -> Mark:
+def _mark(entry: JsonObject) -> Mark:
     return Mark(own_uid(entry.get("id")), time_ms(entry.get("timestamp")))
 
 
-def _thinking(block: dict[str, Any], provider: str, model: str) -> Reasoning:
+def _thinking(block: JsonObject, provider: str, model: str) -> Reasoning:
     signature = block.get("thinkingSignature")
     proof = signature if isinstance(signature, str) else None
     blob = None
@@ -234,7 +229,7 @@ def _thinking(block: dict[str, Any], provider: str, model: str) -> Reasoning:
     return Reasoning(text, proof, blob if isinstance(blob, str) else None, provider, model)
 
 
-def _command_text(message: dict[str, Any]) -> str:
+def _command_text(message: JsonObject) -> str:
     output = string(message.get("output")) or "(no output)"
     code = message.get("exitCode")
     ended = f"\n\nExit code: {code}" if isinstance(code, int) and code else ""

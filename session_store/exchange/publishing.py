@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
@@ -23,6 +23,7 @@ from worker.items import (
 )
 
 from .draft import DOMAIN, Conversation, Extension, Measured, Segment, Step
+from .jsontext import JsonObject
 from .own import carried_totals
 from .tally import Tally
 
@@ -112,8 +113,8 @@ def _start(
     segment: Segment,
     pod: str,
     written: list[tuple[str, EntryRef]],
-) -> dict[str, Any]:
-    start: dict[str, Any] = {"pod": pod}
+) -> JsonObject:
+    start: JsonObject = {"pod": pod}
     if conversation.title:
         start["title"] = conversation.title
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from .blocks import mapping, string
 from .chat import Messages
 from .documents import Bad, Begin, Element, End, Member, read_documents
 from .draft import Conversation, Draft
-from .jsontext import Malformed, parse
+from .jsontext import JsonObject, Malformed, parse
 from .tally import Tally
 
 NAME = "swe-agent"
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is a trajectory."""
     return isinstance(record.get("history"), list) or (
         isinstance(record.get("trajectory"), list) and "info" in record

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from attrs import define
 
@@ -17,7 +16,7 @@ from worker.items import Reasoning, Text
 from .blocks import mapping, string, tool_call
 from .documents import Bad, Begin, Element, End, Member, read_documents
 from .draft import Conversation, Draft, Part
-from .jsontext import Malformed, compact_json, parse
+from .jsontext import JsonObject, Malformed, compact_json, parse
 from .outputs import output_of
 from .tally import Tally
 
@@ -28,7 +27,7 @@ _CALL = re.compile(r"\s*<tool_call>\s*(.*?)\s*</tool_call>\s*", re.DOTALL)
 _RESPONSE = re.compile(r"<tool_response>\n?(.*?)\n?</tool_response>", re.DOTALL)
 
 
-def recognises(record: dict[str, Any]) -> bool:
+def recognises(record: JsonObject) -> bool:
     """Tell whether the record is a turn, or a list of them."""
     return isinstance(record.get("conversations"), list) or {"from", "value"} <= record.keys()
 
@@ -58,7 +57,7 @@ def read(path: Path, tally: Tally) -> Iterator[Conversation]:
                 turns = _Turns(Draft(NAME, tally))
 
 
-def _whole(record: dict[str, Any], tally: Tally) -> Iterator[Conversation]:
+def _whole(record: JsonObject, tally: Tally) -> Iterator[Conversation]:
     turns = _Turns(Draft(NAME, tally))
     for key, value in record.items():
         if key in _LISTS and isinstance(value, list):
@@ -87,7 +86,7 @@ class _Turns:
         else:
             self.draft.keep(f"{key} member", 0, {key: value})
 
-    def take(self, line: int, turn: dict[str, Any]) -> None:
+    def take(self, line: int, turn: JsonObject) -> None:
         """Take one turn."""
         text = string(turn.get("value"))
         match turn.get("from"):
@@ -141,7 +140,7 @@ def _call(text: str) -> Part | None:
     return tool_call(value.get("id"), value["name"], value.get("arguments"))
 
 
-def _object(text: str) -> dict[str, Any]:
+def _object(text: str) -> JsonObject:
     try:
         return mapping(parse(text))
     except Malformed:

@@ -258,3 +258,37 @@ def test_a_format_that_is_not_written_is_refused(home: Path) -> None:
 
     with pytest.raises(UnknownFormat):
         import_file(store, store.layout.log(store.ids()[0]), format="nope")
+
+
+def test_an_export_that_somebody_changed_still_makes_a_session_that_can_be_restored(
+    home: Path, tmp_path: Path
+) -> None:
+    store = a_store(home)
+    first, *rest = b"".join(export_session(store, told(store))).splitlines()
+    about = json.loads(first)
+    odd = {
+        "watermark": "x",
+        "generation": -1,
+        "consecutive_failures": None,
+        "totals": [1],
+        "config": 3,
+    }
+    about["session"] |= {
+        **odd,
+        "title": 5,
+        "pod": "probe",
+        "last_outcome": {},
+        "compaction_disabled": "no",
+    }
+    more = [
+        {"usage": {"history_len": "many", "input_tokens": None, "cost": "dear"}},
+        {"approval": {"decision": 1}},
+        {"extension": {"domain": "d", "payload": 1 << 90}},
+    ]
+    data = [json.dumps(line).encode() for line in (about, *more)]
+    (one,) = import_file(store, put(tmp_path, b"\n".join([data[0], *rest, *data[1:]])))
+
+    state = store.restore(one.session_id)
+    assert len(state.history) == 12
+    assert (state.watermark, state.generation, state.config) == (0, 0, {})
+    assert one.tally.left_out == {"unknown line": 1}
