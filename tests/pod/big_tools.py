@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from worker import ToolOutput
-from worker.hooks import ContinueWith, Pause, RequestView, ToolCallView
+from worker.hooks import ContinueWith, Pause, PromptView, RequestView, ToolCallView
 
 BIG = 30_000
 
@@ -28,3 +28,8 @@ def pause_once(view: ToolCallView) -> Pause | None:
 
 
 _paused: set[str] = set()
+
+
+def remember(view: PromptView) -> ContinueWith:
+    """Add a note to every prompt."""
+    return ContinueWith((f"{len(view.text)} characters",))

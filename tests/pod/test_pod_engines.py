@@ -302,3 +302,18 @@ async def test_too_long_twice_in_a_row_is_an_error_though_it_could_go_on(home: P
             assert "9,000" in end.error.message
             assert [start.trigger for start in story.of(CompactionStart)] == ["overflow"]
             assert len(served.asked) == 7
+
+
+async def test_a_secret_in_what_an_engine_raises_is_told_nowhere(home: Path) -> None:
+    key = "sk-test-0123456789abcdef"
+    install(home, COMPRESS + f"    raise ValueError('{key}')", threshold=10**9)
+    with serving(chat(long)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "two")
+            with pytest.raises(CompactionError):
+                await story.pod.compact()
+
+            (failed,) = story.of(CompactionFailed)
+            assert "ValueError" in failed.message
+            assert key not in failed.message
+            assert key not in str(log_of(home, story.pod.session_id))

@@ -33,9 +33,9 @@ def contents(asked: Asked) -> list[int]:
 
 async def test_it_prunes_when_it_pays_and_what_was_pruned_stays_so(home: Path) -> None:
     with serving(chat(one_call_a_turn)) as served:
-        path = manifest(home, served.base_url, PRUNE)
+        path = manifest(home, served.base_url, PRUNE + "compact_retained_turns = 4\n")
         async with living(path, home) as story:
-            await story.turns("turn 1", "turn 2", "turn 3")
+            await story.turns(f"{prose(3_000)} 1", "turn 2", "turn 3")
             assert not story.of(PruneApplied), "7,500 tokens do not pay"
             await story.turns("turn 4")
             (applied,) = story.of(PruneApplied)
@@ -60,9 +60,18 @@ async def test_it_prunes_when_it_pays_and_what_was_pruned_stays_so(home: Path) -
                 await child.run("turn 6")
                 assert contents(served.asked[-1]) == [5, 6], "a fork goes on from there"
 
-            await story.pod.compact()
+            done = await story.pod.compact()
+            assert done is not None
+            pruned = story.pod.history[: story.pod.status().watermark]
+            assert [item.summary for item in pruned if isinstance(item, ToolResult)] == [
+                "big result 2"
+            ], "a compaction un-prunes nothing"
+
+        async with living(path, home, resume=done.new_session_id) as story:
+            assert story.pod.status().watermark == len(pruned), "nor does a restart after it"
             await story.turns("turn 7")
-            assert 1 not in contents(served.asked[-1])
+            assert "big result 2" in served.asked[-1].text
+            assert 2 not in contents(served.asked[-1])
 
         logged = [e for e in log_of(home, session_id) if e["kind"] == "tool_results"]
         assert all(item["content"] for entry in logged for item in entry["items"])
