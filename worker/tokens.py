@@ -119,6 +119,14 @@ def tool_tokens(tool: ToolSpec) -> float:
 
 
 @define
+class _Change:
+    """What a prompt gained and lost since some request, unfitted."""
+
+    added: float = 0.0
+    removed: float = 0.0
+
+
+@define
 class TokenMeter:
     """Keeps the occupancy of one growing prompt, at a constant cost an item.
 
@@ -131,11 +139,12 @@ class TokenMeter:
     items_raw: float = 0.0
     scale: float = 1.0
     _measured: int | None = field(default=None, init=False)
+    _measured_raw: float = field(default=0.0, init=False)
     _sent_raw: float | None = field(default=None, init=False)
     # Since the last measured request, and since the last one that was sent: a request that fails
     # measures nothing, and what was added before it must still count.
-    _added_raw: float = field(default=0.0, init=False)
-    _added_since_sent_raw: float = field(default=0.0, init=False)
+    _since_measured: _Change = field(factory=_Change, init=False)
+    _since_sent: _Change = field(factory=_Change, init=False)
 
     def weigh_raw(self, item: Item) -> float:
         """Return the unfitted tokens of one item."""
@@ -154,34 +163,34 @@ class TokenMeter:
         """Start again from another history, as it would be sent. Measurements go, the fit stays."""
         self.items_raw = sum(map(self.weigh_raw, projected))
         self._measured = self._sent_raw = None
-        self._added_raw = self._added_since_sent_raw = 0.0
+        self._since_measured, self._since_sent = _Change(), _Change()
 
     def restore(self, sent: Iterable[Item], now: Iterable[Item], input_tokens: int) -> None:
         """Take up an earlier measurement, of a request that held `sent`; next goes out `now`."""
         self.items_raw = sum(map(self.weigh_raw, sent))
         self.request_sent()
         self.measured(input_tokens)
-        sent_raw = self.items_raw
-        self.items_raw = sum(map(self.weigh_raw, now))
-        self._added_raw = self.items_raw - sent_raw
+        change = sum(map(self.weigh_raw, now)) - self.items_raw
+        self._change(added=max(0.0, change), removed=max(0.0, -change))
 
     def add(self, item: Item) -> None:
         """Count an item that joined the history."""
-        self._change(self.weigh_raw(item))
+        self._change(added=self.weigh_raw(item))
 
     def remove_raw(self, raw: float) -> None:
         """Count off what is no longer sent: pruned content."""
-        self._change(-raw)
+        self._change(removed=raw)
 
-    def _change(self, raw: float) -> None:
-        self.items_raw += raw
-        self._added_raw += raw
-        self._added_since_sent_raw += raw
+    def _change(self, *, added: float = 0.0, removed: float = 0.0) -> None:
+        self.items_raw += added - removed
+        for change in (self._since_measured, self._since_sent):
+            change.added += added
+            change.removed += removed
 
     def request_sent(self, raw: float | None = None) -> None:
         """Note that a request goes out now; `raw` where it is not the history as projected."""
         self._sent_raw = self.fixed_raw + self.items_raw if raw is None else raw
-        self._added_since_sent_raw = 0.0
+        self._since_sent = _Change()
 
     def measured(self, input_tokens: int) -> None:
         """Take the provider's count for the request that was sent last, and fit the ratio to it.
@@ -194,18 +203,24 @@ class TokenMeter:
         fitted = (input_tokens + FIT_PRIOR_TOKENS) / (self._sent_raw + FIT_PRIOR_TOKENS)
         low, high = FIT_BOUNDS
         self.scale = min(high, max(low, fitted))
-        self._measured = input_tokens
-        self._added_raw = self._added_since_sent_raw
+        self._measured, self._measured_raw = input_tokens, self._sent_raw
+        self._since_measured = _Change(self._since_sent.added, self._since_sent.removed)
 
-    def added_tokens(self) -> float:
-        """Return the fitted estimate of what was added since the last measured request."""
-        return self._added_raw * self.scale
+    def prompt_estimate(self) -> int:
+        """Return what `estimate` does for the history as it stands, without going through it."""
+        return round((self.fixed_raw + self.items_raw) * self.scale)
 
     def occupancy(self) -> Occupancy:
         """Return the tokens that the prompt would take now."""
         if self._measured is None:
-            return Occupancy(round((self.fixed_raw + self.items_raw) * self.scale), "guessed")
+            return Occupancy(self.prompt_estimate(), "guessed")
 
-        added = self.added_tokens()
-        source: Source = "measured" if not added else "interpolated"
-        return Occupancy(max(0, round(self._measured + added)), source)
+        change = self._since_measured
+        if not change.added and not change.removed:
+            return Occupancy(self._measured, "measured")
+
+        # What was removed was part of what was measured, and takes its share of it along: the
+        # ratio of this one prompt, not the fitted one, or little could come to less than nothing.
+        left = max(0.0, 1 - change.removed / self._measured_raw) if self._measured_raw else 1.0
+        tokens = self._measured * left + change.added * self.scale
+        return Occupancy(round(tokens), "interpolated")

@@ -147,3 +147,19 @@ def test_a_restored_measurement_is_what_adding_up_gives(
         grown.add(item)
     restored.restore(sent, [*sent, *added], 700)
     assert restored.occupancy().tokens == pytest.approx(grown.occupancy().tokens, abs=1)
+
+
+def test_what_is_pruned_takes_its_share_of_the_measurement_along() -> None:
+    meter = TokenMeter()
+    kept, pruned = user_message("a" * 350), user_message("b" * 3_150)
+    meter.add(kept)
+    meter.add(pruned)
+    meter.request_sent()
+    meter.measured(150)  # Far fewer than the cautious estimate of about 1,000.
+    meter.remove_raw(meter.weigh_raw(pruned))
+
+    left = meter.occupancy()
+
+    share = meter.weigh_raw(kept) / (meter.weigh_raw(kept) + meter.weigh_raw(pruned))
+    assert left.tokens == round(150 * share) > 0
+    assert left.source == "interpolated"
