@@ -63,12 +63,16 @@ def recognises(record: JsonObject) -> bool:
 
 def read(path: Path, tally: Tally) -> Iterator[Conversation]:
     """Yield the conversation of the file."""
-    tree = ClaudeTree()
+    main, side = ClaudeTree(side=False), ClaudeTree(side=True)
     for record in read_records(path):
         if not isinstance(record, BadLine):
-            tree.take(record.line, record.value)
+            main.take(record.line, record.value)
+            side.take(record.line, record.value)
 
-    reader = _Reader(Draft(NAME, tally), tree.ways())
+    # A file of its own that a sub-agent has holds no other records.
+    ways = main.ways()
+    tree, ways = (main, ways) if ways else (side, side.ways())
+    reader = _Reader(Draft(NAME, tally), ways, is_of_sub_agent=tree.side)
     for record in read_records(path):
         if isinstance(record, BadLine):
             tally.bad(record.line, record.why)
@@ -84,6 +88,7 @@ class _Reader:
     draft: Draft
     ways: dict[int, frozenset[str]]
     """The lines that count, and what each keeps of what was before if it is a summary."""
+    is_of_sub_agent: bool
     _answers: dict[str, tuple[Step, Measured | None]] = field(factory=dict)
     _last: Step | None = None
 
@@ -93,7 +98,7 @@ class _Reader:
         self._note_source(record)
         if kind not in {"user", "assistant"} or not isinstance(record.get("message"), dict):
             self._take_other(line, kind, record)
-        elif record.get("isSidechain"):
+        elif record.get("isSidechain") and not self.is_of_sub_agent:
             self.draft.keep("sub-agent record", line, record)
         elif line not in self.ways:
             self.draft.tally.left_out["other-branch record"] += 1

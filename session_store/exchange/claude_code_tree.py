@@ -30,6 +30,8 @@ class _Node:
 class ClaudeTree:
     """Takes all records of a file, then says which of them count."""
 
+    side: bool
+    """Whether it is the records of sub-agents that count."""
     _nodes: list[_Node] = field(factory=list)
     _index: dict[str, int] = field(factory=dict)
 
@@ -37,7 +39,7 @@ class ClaudeTree:
         """Note a record. Those of sub-agents are conversations of their own."""
         message = mapping(record.get("message"))
         uuid, parent = string(record.get("uuid")), string(record.get("parentUuid"))
-        if record.get("isSidechain") or not (uuid or message):
+        if bool(record.get("isSidechain")) != self.side or not (uuid or message):
             return
 
         if not uuid:

@@ -331,7 +331,18 @@ class Draft:
 
         self.conversation.unanswered = len(self._open)
         self._open.clear()
+        model = self.conversation.source.get("model")
+        if isinstance(model, str):
+            self._name_model(model)
+
         return self.conversation
+
+    def _name_model(self, model: str) -> None:
+        """Note the model in the answers of a source that names it once, before or after them."""
+        for segment in self.conversation.segments:
+            for step in [*segment.base, *segment.steps]:
+                if isinstance(step, Step) and isinstance(step.item, AssistantMessage):
+                    step.item = evolve(step.item, model=step.item.model or model)
 
     def _added(self, step: Step) -> Step:
         self.segment.steps.append(step)

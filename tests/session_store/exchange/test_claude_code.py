@@ -287,3 +287,15 @@ def test_images_come_along_in_messages_and_results(home: Path) -> None:
     assert question.parts[1] == result.attachments[0]
     assert question.parts[2] == Text("[document, not carried over]")
     assert one.tally.left_out["document block"] == 1
+
+
+def test_the_file_of_a_sub_agent_is_a_conversation(home: Path) -> None:
+    state = one_session(
+        home,
+        lines(
+            claude(1, "user", "Explore", isSidechain=True),
+            claude(2, "assistant", [text("Explored.")], isSidechain=True),
+        ),
+    )
+
+    assert [item.uid for item in state.history] == [uid(1), uid(2)]

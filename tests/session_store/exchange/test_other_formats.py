@@ -67,6 +67,7 @@ def test_calls_thoughts_and_results_are_found_in_the_text(home: Path) -> None:
         ("find", '{"what":"b"}'),
     ]
     assert result_texts(state.history) == ["seen", '{"found":1}'], "paired by the tool's name"
+    assert answer.model == "k", "though it is named after the turns"
     assert state.extensions["import"][0]["source"]["model"] == "k"
 
 
