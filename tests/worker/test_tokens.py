@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.worker.histories import histories, items
 from worker import Image, Item, Reasoning, Text, TokenMeter, ToolResult, UserMessage, new_uid
-from worker.items import AssistantMessage
+from worker.items import AssistantMessage, user_message
 from worker.llm.types import ToolSpec
 from worker.tokens import Occupancy, data_tokens, fixed_tokens, item_tokens, text_tokens
 
