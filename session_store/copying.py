@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .chain import Entry
 from .disk import Disk
@@ -18,16 +18,16 @@ class Copied(NamedTuple):
 
     ts: int
     kind: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
-def copied(entry: Entry, changes: Mapping[str, Any] | None = None) -> Copied:
+def copied(entry: Entry, changes: Mapping[str, object] | None = None) -> Copied:
     """Return the entry as one for the copy, with `changes` in the place of what it says."""
     fields = {key: value for key, value in entry.data.items() if key not in _OF_THE_LOG}
     return copied_with(Copied(entry.ts, entry.kind, fields), changes or {})
 
 
-def copied_with(entry: Copied, changes: Mapping[str, Any]) -> Copied:
+def copied_with(entry: Copied, changes: Mapping[str, object]) -> Copied:
     """Return the entry with `changes` in the place of what it says, and before the rest."""
     # What is large comes last, so that a look at the beginning of a log tells what it is.
     rest = {key: value for key, value in entry.fields.items() if key not in changes}
@@ -57,7 +57,7 @@ class _Times:
     def now(self) -> int:
         return self._ts
 
-    def followed(self, entries: Iterable[Copied]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def followed(self, entries: Iterable[Copied]) -> Iterator[tuple[str, Mapping[str, object]]]:
         # The publisher asks for an entry when the one before is encoded.
         for ts, kind, fields in entries:
             self._ts = ts

@@ -21,7 +21,8 @@ from .info import SessionInfo
 from .layout import Layout
 from .pointers import write_pointer
 from .redaction import RedactionReport, masker_for, redact
-from .removal import DetachReport, Referrer, RemovalReport, Remover, pods_on
+from .referrals import Referrer
+from .removal import DetachReport, RemovalReport, Remover, pods_on
 from .retention import Candidate, RetentionPlan, plan_retention
 from .rewind import OwnLine, RewindPoint, own_line, rewind_point
 from .salvage import SalvageReport, salvage
@@ -29,7 +30,7 @@ from .usage_on_disk import usage_on_disk
 
 
 class Maintenance:
-    """Carries the operations out. Nothing is kept in memory."""
+    """Carries the operations out. In memory it keeps only what can never change."""
 
     def __init__(
         self, disk: Disk, layout: Layout, clock: Callable[[], int], logs: FileLogs
@@ -39,6 +40,7 @@ class Maintenance:
         self._clock = clock
         self._logs = logs
         self._ancestry = Ancestry(disk, layout)
+        self._remover = Remover(disk, layout)
 
     # --- a new session from an old one --------------------------------------------------------
 
@@ -100,18 +102,17 @@ class Maintenance:
 
     def detach(self, session_id: str) -> DetachReport:
         """See `FileSessionStore.detach`."""
-        return Remover(self._disk, self._layout).detach(session_id)
+        return self._remover.detach(session_id)
 
     def remove(self, session_id: str, *, detach: bool) -> RemovalReport:
         """See `FileSessionStore.remove`."""
-        remover = Remover(self._disk, self._layout)
-        remover.check_there(session_id)
+        self._remover.check_there(session_id)
         with self._locked(session_id):
-            return remover.remove(session_id, detach=detach)
+            return self._remover.remove(session_id, detach=detach)
 
     def needed_by(self, session_id: str) -> list[Referrer]:
         """See `FileSessionStore.needed_by`."""
-        return Remover(self._disk, self._layout).needing(check_session_id(session_id))
+        return self._remover.needing(check_session_id(session_id))
 
     def sweep_blobs(self) -> int:
         """See `FileSessionStore.sweep_blobs`."""
@@ -125,12 +126,7 @@ class Maintenance:
         used = usage_on_disk(self._layout)
         sizes = {one.session_id: one.bytes for one in used.sessions}
         current = {on: pod for pod, on in pods_on(self._disk, self._layout).items()}
-        parents: dict[str, list[str]] = {}
-        remover = Remover(self._disk, self._layout)
-        for info in infos:
-            for parent in remover.parents(info.session_id):
-                parents.setdefault(info.session_id, []).append(parent)
-
+        parents = self._remover.parents()
         candidates = [
             Candidate(
                 session_id=info.session_id,

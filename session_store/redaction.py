@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -138,7 +137,7 @@ class _Masking:
         return self.masked(entry).fields != entry.fields
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     assert isinstance(value, dict), "masking keeps the shape"  # noqa: S101  a defect of the masker
     return value
 
@@ -150,7 +149,7 @@ def _standing_alone(
     entries = read_entries(disk, layout, session_id)
     first = next(entries)
     inherited = ancestry.inherited(session_id)
-    changes: dict[str, Any] = {}
+    changes: dict[str, object] = {}
     if inherited is not None:
         from worker.items_json import dump_items
 

@@ -24,32 +24,17 @@ from attrs import frozen
 from .ancestry import Ancestry
 from .atomic import write_file
 from .blob_use import BASE_SUFFIX, blobs_named_in, remove_unused
-from .chain import Entry
 from .disk import Disk, storing
 from .errors import (
-    SessionDamaged,
     SessionNotFound,
     SessionStoreError,
     StillNeeded,
     UnknownEntry,
 )
-from .ids import check_session_id
 from .layout import Layout
 from .pointers import read_pointer
 from .reader import LogReader
-
-
-@frozen(kw_only=True)
-class Referrer:
-    """A session that refers to another one."""
-
-    session_id: str
-    relation: str
-    """`fork` or `compact`."""
-    hash: str
-    """The entry that it names."""
-    inherits: bool
-    """Whether its history begins there, so that it cannot be read without."""
+from .referrals import Referrals, Referrer
 
 
 @frozen(kw_only=True)
@@ -83,30 +68,13 @@ class Remover:
         self._disk = disk
         self._layout = layout
         self._ancestry = Ancestry(disk, layout)
+        self._referrals = Referrals(disk, layout)
 
-    def referrers(self, session_id: str) -> list[Referrer]:
-        """Return the sessions that were forked or compacted from this one, oldest first.
-
-        What inherits from it through a session that was removed counts too. Sessions whose first
-        entry does not verify refer to nothing.
-        """
-        found: list[Referrer] = []
-        for candidate in self._ancestry.ids():
-            with suppress(SessionDamaged, SessionNotFound):
-                start = self._ancestry.first_entry(candidate)
-                found += _named(candidate, start, session_id)
-                found += self._through_removed(candidate, start, session_id)
-
-        return found
-
-    def parents(self, session_id: str) -> list[str]:
-        """Return the sessions that this one refers to; none where its beginning is damaged."""
-        with suppress(SessionDamaged, SessionNotFound):
-            named = {parent for parent, _ in _origins(self._ancestry.first_entry(session_id))}
-            named |= {link.session_id for link in self._ancestry.links(session_id)[1:]}
-            return sorted(named)
-
-        return []
+    def parents(self) -> dict[str, set[str]]:
+        """Return what each session refers to."""
+        self._referrals.look()
+        ids = self._ancestry.ids()
+        return {session_id: self._referrals.parents(session_id) for session_id in ids}
 
     def detach(self, session_id: str) -> DetachReport:
         """Keep what the session inherits, so that those it inherits from may be removed.
@@ -122,11 +90,15 @@ class Remover:
         return DetachReport(session_id=session_id, parents=parents, bytes=written)
 
     def needing(self, session_id: str) -> list[Referrer]:
-        """Return the referrers that the session cannot be taken away from as things are."""
+        """Return the sessions for which this one has to stay as things are, oldest first.
+
+        Sessions whose first entry does not verify refer to nothing.
+        """
+        self._referrals.look()
         return [
             one
-            for one in self.referrers(session_id)
-            if not (one.inherits and self._is_kept(session_id, one.hash))
+            for one in self._referrals.referrers(session_id)
+            if not (one.origin.inherits and self._is_kept(session_id, one.origin.hash))
         ]
 
     def check_there(self, session_id: str) -> None:
@@ -135,8 +107,11 @@ class Remover:
         Raises:
             SessionNotFound: There is neither a session of this id nor anything left of one.
         """
-        if not any(path.exists() for path in self._own_files(session_id)):
-            why = "it was removed" if self._layout.base(session_id).exists() else ""
+        self._referrals.look()
+        layout = self._layout
+        usual = (layout.log(session_id), layout.anchor(session_id), layout.lock(session_id))
+        if not any(path.exists() for path in usual) and not self._leftovers(session_id):
+            why = "it was removed" if layout.base(session_id).exists() else ""
             raise SessionNotFound(session_id, why)
 
     def remove(self, session_id: str, *, detach: bool) -> RemovalReport:
@@ -149,13 +124,15 @@ class Remover:
         """
         needing = self.needing(session_id)
         if needing and not detach:
-            raise StillNeeded(session_id, tuple((one.session_id, one.relation) for one in needing))
+            raise StillNeeded(
+                session_id, tuple((one.session_id, one.origin.relation) for one in needing)
+            )
 
         log = self._layout.log(session_id)
         blobs = blobs_named_in(log)
         last_written = log.stat().st_mtime if log.exists() else 0.0
         for one in needing:
-            self._keep(session_id, one.hash if one.inherits else None)
+            self._keep(session_id, one.origin.hash if one.origin.inherits else None)
 
         with storing(f"remove session {session_id}"):
             pods = self._clear_pointers(session_id)
@@ -169,7 +146,7 @@ class Remover:
     # --- what is kept -------------------------------------------------------------------------
 
     def _keep(self, session_id: str, upto: str | None) -> int:
-        """Keep the session's lines up to that entry, or the word that it was removed on purpose."""
+        """Keep the session's lines up to that entry; without one, the word that it was removed."""
         path = self._layout.base(session_id)
         if path.exists() and (upto is None or self._is_kept(session_id, upto)):
             return 0
@@ -198,17 +175,14 @@ class Remover:
 
         return False
 
-    def _through_removed(self, child: str, start: Entry, session_id: str) -> Iterator[Referrer]:
-        """Yield the child if it inherits from the session through others that were removed."""
-        link = _inherited_from(start)
-        while link is not None and link[0] != session_id and self._layout.is_removed(link[0]):
-            link = _inherited_from(self._ancestry.first_entry(link[0]))
-            if link is not None and link[0] == session_id:
-                yield Referrer(session_id=child, relation="fork", hash=link[1], inherits=True)
-
     def _drop_unneeded_bases(self) -> None:
         """Take away what was kept for forks that are no longer there."""
-        needed = self._needed_bases()
+        if not any(name.endswith(BASE_SUFFIX) for name in self._referrals.names):
+            return
+
+        self._referrals.look()
+        # What a damaged session inherits cannot be told: then everything stays.
+        needed = self._referrals.needed() if self._referrals.all_known else None
         for path in sorted(self._layout.sessions.glob(f"*{BASE_SUFFIX}")):
             if needed is not None and path.name.removesuffix(BASE_SUFFIX) not in needed:
                 blobs, written = blobs_named_in(path), path.stat().st_mtime
@@ -216,28 +190,19 @@ class Remover:
                 self._disk.sync_folder(self._layout.sessions)
                 remove_unused(self._disk, self._layout, blobs, written)
 
-    def _needed_bases(self) -> set[str] | None:
-        """Return the sessions that others came from; None where that cannot be told of each."""
-        needed: set[str] = set()
-        try:
-            for session_id in self._ancestry.ids():
-                needed |= {parent for parent, _ in _origins(self._ancestry.first_entry(session_id))}
-                needed |= {link.session_id for link in self._ancestry.links(session_id)[1:]}
-        except (SessionDamaged, SessionNotFound):
-            return None
-
-        return needed
-
     # --- what is taken away -------------------------------------------------------------------
 
     def _own_files(self, session_id: str) -> list[Path]:
         """Return the session's files, in the order in which they go. The lock is the last."""
         layout = self._layout
-        check_session_id(session_id)
-        others = [*layout.sessions.glob(f"{session_id}.torn-*")]
-        others += layout.sessions.glob(f".{session_id}.*.tmp")  # of a write that a crash ended
         first = [layout.anchor(session_id), layout.log(session_id)]
-        return [*first, *sorted(others), layout.lock(session_id)]
+        return [*first, *self._leftovers(session_id), layout.lock(session_id)]
+
+    def _leftovers(self, session_id: str) -> list[Path]:
+        """Return what was set aside from the log, and what a crash left of a write."""
+        ours = (f"{session_id}.torn-", f".{session_id}.")
+        names = [name for name in self._referrals.names if name.startswith(ours)]
+        return [self._layout.sessions / name for name in sorted(names)]
 
     def _unlink_all(self, session_id: str) -> int:
         size = 0
@@ -276,30 +241,3 @@ def pods_on(disk: Disk, layout: Layout, session_id: str | None = None) -> dict[s
                 found[path.stem] = current
 
     return found
-
-
-def _origins(start: Entry) -> Iterator[tuple[str, str]]:
-    for key in ("compacted_from", "forked_from"):
-        match start.data.get(key):
-            case [str(parent), str(digest)]:
-                yield parent, digest
-            case _:
-                pass
-
-
-def _inherited_from(start: Entry) -> tuple[str, str] | None:
-    match start.data:
-        case {"history": None, "forked_from": [str(parent), str(digest)]}:
-            return parent, digest
-        case _:
-            return None
-
-
-def _named(child: str, start: Entry, session_id: str) -> Iterator[Referrer]:
-    for key, relation in (("compacted_from", "compact"), ("forked_from", "fork")):
-        match start.data.get(key):
-            case [str(parent), str(digest)] if parent == session_id:
-                inherits = relation == "fork" and start.data.get("history") is None
-                yield Referrer(session_id=child, relation=relation, hash=digest, inherits=inherits)
-            case _:
-                pass

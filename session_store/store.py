@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from .info import SessionInfo
     from .maintenance import Maintenance
     from .redaction import RedactionReport
-    from .removal import DetachReport, Referrer, RemovalReport
+    from .referrals import Referrer
+    from .removal import DetachReport, RemovalReport
     from .retention import RetentionPlan
     from .rewind import RewindPoint
     from .salvage import SalvageReport
@@ -68,7 +70,7 @@ class FileSessionStore:
     Every method checks ids before they touch a path, and raises what `session_store.errors` draws:
     `InvalidSessionId` and `SessionNotFound` for an id that cannot be or is not there, `UnsafePath`
     for symlinks and foreign files, `SessionDamaged` for a log that does not verify, and
-    `StorageFailed` for what cannot be written. A store keeps nothing in memory: threads may share
+    `StorageFailed` for what cannot be written. A store keeps no state in memory: threads may share
     it, and processes may use one home at a time.
     """
 
@@ -288,7 +290,7 @@ class FileSessionStore:
         Raises:
             UnknownEntry: `to` names no entry, or several.
         """
-        maintenance = self._maintenance()
+        maintenance = self._maintenance
         point = maintenance.rewind_point(session_id, to)
         if point.session_id not in maintenance.own_line(session_id).ids:
             # What a fork inherits is its parent's: going back there is one more fork of that.
@@ -304,7 +306,7 @@ class FileSessionStore:
         Raises:
             UnknownEntry: `to` names no entry, or several.
         """
-        return self._maintenance().rewind_point(session_id, to)
+        return self._maintenance.rewind_point(session_id, to)
 
     def uncompact(self, session_id: str) -> str:
         """Return the id of the session that this one was compacted from, and go on with that one.
@@ -316,14 +318,14 @@ class FileSessionStore:
             Unsuitable: It was not compacted from another.
             SessionNotFound: It or the old one is not there.
         """
-        return self._maintenance().uncompact(session_id)
+        return self._maintenance.uncompact(session_id)
 
     def may_be_pointed_at(self, session_id: str) -> bool:
         """Tell whether a pod's pointer may follow this session: it is not below a fork.
 
         What a pod was rewound to is where the pod goes on, and counts as no fork here.
         """
-        return not self._maintenance().own_line(session_id).is_below_fork
+        return not self._maintenance.own_line(session_id).is_below_fork
 
     def salvage(self, session_id: str) -> SalvageReport:
         """Make a new session from what verifies of a damaged one, and say what is not in it.
@@ -336,7 +338,7 @@ class FileSessionStore:
             SessionDamaged: Not even its beginning verifies.
             SessionInUse: Somebody writes it.
         """
-        return self._maintenance().salvage(session_id)
+        return self._maintenance.salvage(session_id)
 
     def redact(
         self, session_id: str, secrets: Mapping[str, str], *, patterns: Sequence[str] = ()
@@ -352,7 +354,7 @@ class FileSessionStore:
             SessionDamaged: It does not verify.
             SessionInUse: Somebody writes it.
         """
-        return self._maintenance().redact(session_id, secrets, patterns)
+        return self._maintenance.redact(session_id, secrets, patterns)
 
     def detach(self, session_id: str) -> DetachReport:
         """Let the session do without those that it inherits from; they may be removed then.
@@ -363,7 +365,7 @@ class FileSessionStore:
         Raises:
             SessionDamaged: What it inherits does not verify.
         """
-        return self._maintenance().detach(session_id)
+        return self._maintenance.detach(session_id)
 
     def remove(self, session_id: str, *, detach: bool = False) -> RemovalReport:
         """Remove the session: its log, what lies beside it, and the blobs that nobody else names.
@@ -376,15 +378,15 @@ class FileSessionStore:
             StillNeeded: Sessions that came from it need or name it. Nothing was changed.
             SessionInUse: Somebody writes it.
         """
-        return self._maintenance().remove(session_id, detach=detach)
+        return self._maintenance.remove(session_id, detach=detach)
 
     def needed_by(self, session_id: str) -> list[Referrer]:
         """Return the sessions that keep this one from being removed as things are, oldest first."""
-        return self._maintenance().needed_by(session_id)
+        return self._maintenance.needed_by(session_id)
 
     def sweep_blobs(self) -> int:
         """Remove blobs that have been there for a while and no log names; return their bytes."""
-        return self._maintenance().sweep_blobs()
+        return self._maintenance.sweep_blobs()
 
     def usage_on_disk(self) -> DiskUsage:
         """Return how much room the sessions take, each by itself and all together."""
@@ -400,7 +402,7 @@ class FileSessionStore:
         None is current, in use or damaged, and none is named by one that stays.
         """
         infos = self.sessions()
-        return self._maintenance().retention_plan(infos, older_than_ms, keep_bytes)
+        return self._maintenance.retention_plan(infos, older_than_ms, keep_bytes)
 
     def verify(self, session_id: str) -> VerifyReport:
         """Return whether the session is what was acknowledged. Damage is told and not raised."""
@@ -444,6 +446,7 @@ class FileSessionStore:
         """
         self._logs.publish(pod, session_id)
 
+    @cached_property
     def _maintenance(self) -> Maintenance:
         from .maintenance import Maintenance
 
