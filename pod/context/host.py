@@ -316,8 +316,6 @@ class EngineHost(RequestStage):
             _log.debug("engine %s failed", self.name, exc_info=True)
             message = f"the engine {self.name} raised {_said(error)}"
             raise CompactionError("engine_error", message) from error
-        finally:
-            self.fence.cancel()
 
     def _compress(self, request: CompactionRequest) -> CompactionPlan:
         """Have a message-list engine compress, and turn its result into a plan."""

@@ -317,3 +317,18 @@ async def test_a_secret_in_what_an_engine_raises_is_told_nowhere(home: Path) -> 
             assert "ValueError" in failed.message
             assert key not in failed.message
             assert key not in str(log_of(home, story.pod.session_id))
+
+
+async def test_a_cancellation_after_the_commit_is_no_failure(home: Path) -> None:
+    """It comes while the engine is told of the boundary: done is done, and said once."""
+    install(home, "def on_session_end(self, *a, **k):\n    time.sleep(0.2)", threshold=10**9)
+    with serving(chat(long)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "two", "three")
+            task = asyncio.create_task(story.pod.compact())
+            story.pod.on(CompactionDone, lambda _: task.cancel())
+            await asyncio.wait({task})
+            (done,) = story.of(CompactionDone)
+            assert not story.of(CompactionFailed)
+            assert story.pod.session_id == done.new_session_id == pointer(home)
+            assert (await story.pod.run("four")).outcome == "finished"
