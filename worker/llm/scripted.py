@@ -376,7 +376,7 @@ def _refuse_unknown(raw: Mapping[str, object], known: tuple[str, ...], what: str
 
 def _object(value: object, what: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} must be an object, not {value!r}")  # noqa: TRY004 - one type of error
+        raise ValueError(f"{what} must be an object, not {value!r}")  # noqa: TRY004  one type of error
 
     return value
 
@@ -385,14 +385,14 @@ def _list(value: object, key: str) -> list[object]:
     if value is None:
         return []
     if not isinstance(value, list | tuple):
-        raise ValueError(f'"{key}" must be a list, not {value!r}')  # noqa: TRY004 - as above
+        raise ValueError(f'"{key}" must be a list, not {value!r}')  # noqa: TRY004  one type of error
 
     return list(value)
 
 
 def _str(value: object, key: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f'"{key}" must be a string, not {value!r}')  # noqa: TRY004 - as above
+        raise ValueError(f'"{key}" must be a string, not {value!r}')  # noqa: TRY004  one type of error
 
     return clean_text(value)
 
