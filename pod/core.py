@@ -17,7 +17,7 @@ from pod.compaction.thresholds import Thresholds
 from pod.context.host import EngineHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
-from pod.protocol import EventData, Status
+from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State
 from session_store import FileSessionStore, Session
 from worker.items import Item
@@ -64,6 +64,18 @@ class PodCore:
     def learn_window(self, window: int) -> None:
         """Take a window that the provider named, where it is smaller than what was known."""
         self.thresholds = evolve(self.thresholds, window=window)
+
+    def forked_away(self, old_id: str, new_id: str) -> None:
+        """Tell that the log was changed underneath, and that the pod goes on in a fork."""
+        self.moves_pointer = False
+        message = (
+            f"session {old_id} was changed by somebody else while this pod wrote it; the pod goes "
+            f"on in a fork, {new_id}, and the pod's pointer stays"
+        )
+        self.publish(Alert(level="warning", message=message))
+        self.publish(
+            SessionChanged(old_session_id=old_id, new_session_id=new_id, reason="head_mismatch")
+        )
 
     def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> None:
         """Publish an event."""

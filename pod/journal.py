@@ -8,7 +8,7 @@ from typing import Any, TypeVar, assert_never
 import anyio.to_thread
 from attrs import define
 
-from session_store import EntryRef, Session
+from session_store import EntryRef, HeadMismatch, Session
 from session_store.masking import Masker
 from worker.foreign import uninterrupted
 from worker.ports import (
@@ -28,6 +28,8 @@ class SessionJournal:
 
     session: Session
     masker: Masker
+    on_moved: Callable[[str, str], None] = lambda _old, _new: None
+    """Hears of it, with the old id and the new one, when the writing goes on in a fork."""
 
     async def commit(self, *records: Record) -> Sequence[tuple[str, int]]:
         """Append the records' entries with one sync and return a (session id, seq) each.
@@ -39,14 +41,26 @@ class SessionJournal:
     async def append(self, *drafts: EntryDraft) -> Sequence[tuple[str, int]]:
         """Append entries given as (kind, fields), as `commit` does.
 
+        Where the log was changed underneath, by whoever got past its lock, the writing goes on in a
+        fork from what this writer left: neither side's entries are lost or mixed.
+
         Items were masked at their intake; whatever else says something in words is masked here.
         """
-        session = self.session
         masked = [
             (kind, fields if "items" in fields else self.masker.mask_fields(fields))
             for kind, fields in drafts
         ]
-        refs: list[EntryRef] = await in_thread(lambda: session.append_many(masked))
+        try:
+            return await self._append(masked)
+        except HeadMismatch as error:
+            old_id = self.session.session_id
+            self.session = await in_thread(error.fork)
+            self.on_moved(old_id, self.session.session_id)
+            return await self._append(masked)
+
+    async def _append(self, drafts: list[EntryDraft]) -> Sequence[tuple[str, int]]:
+        session = self.session
+        refs: list[EntryRef] = await in_thread(lambda: session.append_many(drafts))
         return [(session.session_id, ref.seq) for ref in refs]
 
 

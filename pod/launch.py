@@ -185,7 +185,7 @@ async def _assemble(
         short_prompt=prepared.summaries.takes_grammar,
     )
     host = await _host(prepared, bus, desk)
-    journal = SessionJournal(session, prepared.masker)
+    journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     stages = _Stages(host, _prune(manifest.compaction, host))
     tools = await host.tools(lambda: tuple(core.worker.history))
     worker = _worker(prepared, bus, journal, stages, tools)

@@ -210,7 +210,8 @@ class SessionChanged(EventData):
 
     old_session_id: str
     new_session_id: str
-    reason: Literal["compaction", "new", "rewind"]
+    reason: Literal["compaction", "new", "rewind", "head_mismatch"]
+    """`head_mismatch`: the log was changed underneath, and the pod goes on in a fork."""
 
 
 class Status(EventData):
