@@ -332,3 +332,25 @@ async def test_a_cancellation_after_the_commit_is_no_failure(home: Path) -> None
             assert not story.of(CompactionFailed)
             assert story.pod.session_id == done.new_session_id == pointer(home)
             assert (await story.pod.run("four")).outcome == "finished"
+
+
+async def test_after_a_compaction_an_engine_knows_of_no_size(home: Path) -> None:
+    notes = home / "sizes"
+    install(
+        home,
+        f"""
+def select_context(self, request_messages, **kwargs):
+    with open({str(notes)!r}, "a") as file:
+        file.write(f"{{self.last_prompt_tokens}} ")
+""",
+        threshold=10**9,
+    )
+    with serving(chat(long)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "two", "three")
+            assert await story.pod.compact() is not None
+            await story.turns("four", "five")
+
+    sizes = [int(size) for size in notes.read_text().split()]
+    assert [size > 0 for size in sizes] == [False, True, True, False, True]
+    assert sizes[3] == -1

@@ -165,3 +165,18 @@ def test_a_message_injected_by_the_program_is_no_persons() -> None:
     cut = cut_of(items, turns=0, tokens=100)
     assert cut is not None
     assert cut.retained(items)[0] is task
+
+
+def test_a_result_that_came_late_goes_with_its_call() -> None:
+    """As in imported histories, where a person spoke before the tool was done."""
+    call = a_call()
+    items: list[Item] = [
+        user_message("one"),
+        an_answer("look", call),
+        user_message("hurry up"),
+        a_result(call),
+        an_answer("done"),
+    ]
+    cut = cut_of(items, turns=1)
+    assert cut == Cut(4, keep=2)
+    assert not pairing_problem([a_summary, *cut.retained(items)])
