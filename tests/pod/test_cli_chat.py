@@ -273,3 +273,29 @@ def test_a_block_is_finished_when_nothing_later_can_change_it(
 ) -> None:
     assert finished_blocks(text) == (blocks, rest)
     assert "".join(blocks) + rest == text
+
+
+def test_going_back_in_a_conversation(desk: Desk) -> None:
+    answers = [{"text": "one"}, {"text": "two"}, {"text": "three"}]
+    with talk(desk, desk.scripted(*answers)) as terminal:
+        for line, said in (("first question", "one"), ("second question", "two")):
+            terminal.see("> ")
+            terminal.type(f"{line}\r")
+            terminal.see(said)
+
+        terminal.see("> ")
+        (first, _) = (entry["hash"] for entry in desk.entries("run_outcome"))
+        for line, said in (
+            ("/rewind", f'{first[:12]}  after "first question"'),
+            ("/rewind 00000000", "has no entry"),
+            (f"/rewind {first[:12]}", "1 turn so far"),
+            ("another way", "three"),
+        ):
+            terminal.type(f"{line}\r")
+            terminal.see(said)
+            terminal.see("> ")
+
+        terminal.type("/quit\r")
+        assert terminal.end() == 0
+
+    assert len(desk.logs()) == 2
