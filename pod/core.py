@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from attrs import define, evolve
 
@@ -21,7 +21,6 @@ from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State
 from session_store import FileSessionStore, Session
 from worker.items import Item
-from worker.projection import Projector
 from worker.prune import apply_prune
 from worker.worker import Worker
 
@@ -101,7 +100,6 @@ class PodCore:
         """Return what no compaction can remove, in fitted tokens."""
         return sizes_of(self.worker)
 
-    def sent(self, items: Iterable[Item], watermark: int) -> list[Item]:
-        """Return a history as it would be sent: pruned, capped and paired."""
-        projector = Projector(self.worker.meter.content_max_bytes)
-        return projector.project(apply_prune(list(items), watermark))
+    def tokens_of(self, history: Sequence[Item], watermark: int) -> int:
+        """Return the fitted tokens of the prompt that a history would make."""
+        return self.worker.meter.estimate(apply_prune(history, watermark))

@@ -13,6 +13,7 @@ from pod.journal import in_thread
 from pod.protocol import CompactionFailed
 from pod.protocol.events import Trigger
 from session_store import SessionStoreError
+from worker.prune import apply_prune
 
 if TYPE_CHECKING:
     from pod.core import PodCore
@@ -30,8 +31,8 @@ async def take_up(core: PodCore, state: SessionState) -> None:
     if state.usage:
         last = state.usage[-1]
         worker.meter.restore(
-            core.sent(state.history[: last.history_len], state.watermark),
-            core.sent(state.history, state.watermark),
+            apply_prune(state.history[: last.history_len], state.watermark),
+            apply_prune(state.history, state.watermark),
             last.input_tokens,
         )
 

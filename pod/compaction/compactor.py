@@ -214,14 +214,14 @@ class Compactor:
         with core.summarizer.attempt():
             plan = await core.host.make_plan(request)
 
-        def sent_after(made: CompactionPlan) -> Sequence[Item]:
-            return core.sent(made.history, made.watermark)
-
-        def check() -> CompactionPlan:
-            sent_before = core.sent(request.items, request.watermark)
-            return checked(plan, request.items, core.worker.meter.estimate, sent_before, sent_after)
-
-        return await in_thread(check)
+        return await in_thread(
+            lambda: checked(
+                plan,
+                request.items,
+                tokens_before=core.worker.meter.prompt_estimate(),
+                tokens_of=lambda made: core.tokens_of(made.history, made.watermark),
+            )
+        )
 
     # ------------------------------------------------------------------ success
 
@@ -255,14 +255,13 @@ class Compactor:
     ) -> dict[str, Any]:
         """Return what the log and the event say alike."""
         core = self.core
-        estimate = core.worker.meter.estimate
         return {
             "trigger": request.trigger,
             "engine": core.host.name,
             "items_before": len(core.worker.history),
             "items_after": len(history),
-            "tokens_before": estimate(core.sent(core.worker.history, core.worker.watermark)),
-            "tokens_after": estimate(core.sent(history, plan.watermark)),
+            "tokens_before": core.worker.meter.prompt_estimate(),
+            "tokens_after": core.tokens_of(history, plan.watermark),
             "duration_ms": round((time.monotonic() - started_s) * 1000),
             "generation": plan.generation,
             "method": plan.method,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import evolve
 
@@ -22,9 +22,9 @@ from worker.projection import interrupted_result
 def checked(
     plan: CompactionPlan,
     before: Sequence[Item],
-    estimate: Callable[[Iterable[Item]], int],
-    sent_before: Iterable[Item],
-    sent_after: Callable[[CompactionPlan], Iterable[Item]],
+    *,
+    tokens_before: int,
+    tokens_of: Callable[[CompactionPlan], int],
 ) -> CompactionPlan:
     """Return the plan, the newest real user message put back where it is missing.
 
@@ -34,9 +34,8 @@ def checked(
     Args:
         plan: What the engine made of `before`.
         before: The items that were to be compacted.
-        estimate: Tokens of a whole prompt of items.
-        sent_before: `before` as it is sent now.
-        sent_after: A plan's history as it would be sent.
+        tokens_before: The prompt's size now.
+        tokens_of: A plan's prompt's size, by the same estimator.
 
     Raises:
         CompactionError: The new history is empty (`empty`), parts calls from results or repeats
@@ -50,7 +49,7 @@ def checked(
     if problem:
         raise CompactionError("invalid_result", f"the engine's history is not valid: {problem}")
 
-    tokens_before, tokens_after = estimate(sent_before), estimate(sent_after(plan))
+    tokens_after = tokens_of(plan)
     if tokens_after >= tokens_before:
         message = (
             f"the result is not smaller: {tokens_before:,} tokens before, {tokens_after:,} after"

@@ -26,11 +26,12 @@ def estimate(items: Iterable[Item]) -> int:
 
 def check(plan: CompactionPlan, before: list[Item]) -> CompactionPlan:
     """Check a plan whose history is small enough."""
-    return checked(plan, before, estimate, [*before, user_message("x" * 9_000)], _sent)
+    large = estimate([*before, user_message("x" * 9_000)])
+    return checked(plan, before, tokens_before=large, tokens_of=tokens_of)
 
 
-def _sent(plan: CompactionPlan) -> list[Item]:
-    return apply_prune(plan.history, plan.watermark)
+def tokens_of(plan: CompactionPlan) -> int:
+    return estimate(apply_prune(plan.history, plan.watermark))
 
 
 def plan_of(*history: Item, watermark: int = 0) -> CompactionPlan:
@@ -68,7 +69,7 @@ def test_a_plan_of_any_history_becomes_one_that_can_be_sent(
     newest = newest_user(items)
     assert newest is None or any(item is newest for item in made.history)
     sent = {item.uid: item for item in apply_prune(items, watermark)}
-    for item in _sent(made):
+    for item in apply_prune(made.history, made.watermark):
         assert item.uid not in sent or item == sent[item.uid], "sent as it was before"
 
     added = [item for item in made.history if item.uid not in sent and item is not a_summary]
@@ -127,7 +128,7 @@ def test_it_must_be_strictly_smaller(extra: int) -> None:
     bigger = user_message("task " + "t" * (100 + extra))
     plan = plan_of(bigger)
     with pytest.raises(CompactionError, match=r"not smaller: \d+ tokens before") as caught:
-        checked(plan, [bigger], estimate, before, _sent)
+        checked(plan, [bigger], tokens_before=estimate(before), tokens_of=tokens_of)
 
     assert caught.value.reason == "no_progress"
 
