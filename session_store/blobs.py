@@ -28,8 +28,10 @@ INLINE_BYTES = 1 << 20
 LOGS_NOTE = ".logs-"
 """How the names of notes begin that say where else there are logs."""
 
+BLOB_MARK = b'"blob":'
+"""What every line has that names a blob, and few that do not."""
+
 _NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_MARK = b'"blob":'
 
 
 class BlobUnusable(Exception):
@@ -102,7 +104,7 @@ def blobs_of(disk: Disk, layout: Layout) -> Blobs:
 
 def names_blobs(raw: bytes) -> bool:
     """Tell whether the line may name a blob. A line that does never gets a no."""
-    return _MARK in raw
+    return BLOB_MARK in raw
 
 
 def with_blobs_put_away(fields: dict[str, Any], put: Callable[[bytes], str]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from .log import Durability, LogWriter
 from .pointers import write_pointer
 from .recovery import Aborted, NoNewline, Torn, Verdict, finish_line, remove_aborted, set_aside
 
+_READ_AT_ONCE = 1 << 15
+
 
 class FileLogs:
     """Logs in files. What a writer has open is kept here, so a lease is of use here only."""
@@ -65,7 +67,7 @@ class FileLogs:
         except FileNotFoundError as error:
             raise SessionNotFound(session_id) from error
 
-        return os.fdopen(fd, "rb")
+        return os.fdopen(fd, "rb", _READ_AT_ONCE)
 
     def head(self, session_id: str) -> Anchor | str | None:
         """Return the anchor, as the port says."""

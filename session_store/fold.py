@@ -78,6 +78,7 @@ class Fold:
             "extension": self._extension,
         }
         self._inherited = inherited
+        self._last: Entry | None = None
         self._draft = _Draft(inherited or SessionState(session_id="", head=EntryRef(-1, "")))
 
     def take(self, entry: Entry) -> None:
@@ -95,11 +96,14 @@ class Fold:
                 reason = f"is no {data['kind']} that can be read ({error})"
                 raise SessionDamaged(draft.session_id, entry.seq, reason, entry.seq) from error
 
-        draft.head = EntryRef(data["seq"], data["hash"])
-        draft.updated = data["ts"]
+        self._last = entry
 
     def state(self) -> SessionState:
         """Return the state so far. What is taken later does not change it."""
+        if self._last is not None:
+            self._draft.head = self._last.ref
+            self._draft.updated = self._last.ts
+
         return self._draft.frozen()
 
     def _session_start(self, data: dict[str, Any]) -> None:

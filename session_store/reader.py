@@ -6,11 +6,12 @@ A log may be read while it grows. What was acknowledged when the reading began i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO
 
 from .anchor import Anchor
 from .blobs import BlobUnusable, blobs_of, names_blobs, with_blobs_put_back
-from .chain import START, Entry, EntryRef, Position, Walk
+from .chain import NOWHERE, START, Entry, EntryRef, Look, Position, Walk, pass_by
 from .disk import Disk
 from .errors import SessionDamaged, SessionNotFound
 from .files import FileLogs
@@ -28,25 +29,42 @@ class Scan:
         self._session_id = session_id
         self._anchor = anchor
         self._walk = Walk(file, start, anchor if isinstance(anchor, EntryRef) else None)
+        self._wrong = ""
         self.verdict: Verdict = Sound()
 
     @property
     def position(self) -> Position:
         """Where the next entry begins, after the last one that verified."""
-        return self._walk.position
+        return START if self._wrong else self._walk.position
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield the entries that verify."""
-        for entry in self._walk:
-            if entry.seq == 0:
-                wrong = self._wrong_start(entry)
-                if wrong:
-                    self.verdict = Damaged(0, wrong)
-                    return
+        first = self._first()
+        if first is not None:
+            yield first
 
-            yield entry
+        if isinstance(self.verdict, Sound):
+            yield from self._walk
+            self.verdict = self._judge()
 
-        self.verdict = self._judge()
+    def run(self, mark: bytes = NOWHERE, look: Look = pass_by) -> None:
+        """Go on as far as an iteration would; `look` only at entries whose line holds `mark`."""
+        first = self._first()
+        if first is not None and mark in first.raw:
+            look(first)
+
+        if isinstance(self.verdict, Sound):
+            self._walk.run(mark, look)
+            self.verdict = self._judge()
+
+    def _first(self) -> Entry | None:
+        """Return the entry that starts the session, if the pass begins with it and it is good."""
+        first = None if self.position.seq else next(iter(self._walk), None)
+        self._wrong = "" if first is None else self._wrong_start(first)
+        if self._wrong:
+            self.verdict = Damaged(0, self._wrong)
+
+        return None if self._wrong else first
 
     def _judge(self) -> Verdict:
         if not isinstance(self._anchor, str):
@@ -74,9 +92,14 @@ class Reader:
     def __init__(self, logs: Logs, session_id: str, start: Position = START) -> None:
         self._logs = logs
         self._session_id = session_id
-        self.position = start
-        """Where the next entry begins, after the last one that verified."""
+        self._start = start
+        self._scan: Scan | None = None
         self.verdict: Verdict = Sound()
+
+    @property
+    def position(self) -> Position:
+        """Where the next entry begins, after the last one that verified."""
+        return self._start if self._scan is None else self._scan.position
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield the entries that verify.
@@ -93,6 +116,19 @@ class Reader:
             # what was read is gone, and all is well from where it began.
             yield from self._pass(anchor)
 
+    def run(self, mark: bytes = NOWHERE, look: Look = pass_by) -> None:
+        """Go on as far as an iteration would; `look` only at entries whose line holds `mark`.
+
+        Raises what an iteration raises.
+        """
+        anchor = anchor_of(self._logs, self._session_id)
+        for _ in range(2):
+            with self._scanning(anchor) as scan:
+                scan.run(mark, look)
+
+            if not isinstance(self.verdict, Damaged):
+                return  # else as above
+
     def raise_if_unusable(self) -> None:
         """Return if the log is sound, or torn at most.
 
@@ -103,13 +139,15 @@ class Reader:
         raise_if_unusable(self._session_id, self.verdict, self.position)
 
     def _pass(self, anchor: EntryRef | str | None) -> Iterator[Entry]:
-        with self._logs.read(self._session_id) as file:
-            scan = Scan(file, self._session_id, anchor, self.position)
-            for entry in scan:
-                self.position = scan.position
-                yield entry
+        with self._scanning(anchor) as scan:
+            yield from scan
 
-            self.verdict = scan.verdict
+    @contextmanager
+    def _scanning(self, anchor: EntryRef | str | None) -> Iterator[Scan]:
+        with self._logs.read(self._session_id) as file:
+            self._scan = Scan(file, self._session_id, anchor, self.position)
+            yield self._scan
+            self.verdict = self._scan.verdict
 
 
 class LogReader(Reader):
@@ -154,7 +192,7 @@ def entries_of(
     """
     reader = Reader(logs, session_id, start)
     for entry in reader:
-        yield with_payload(entry, session_id, payloads)
+        yield with_payload(entry, session_id, payloads) if names_blobs(entry.raw) else entry
 
     reader.raise_if_unusable()
 

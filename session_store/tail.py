@@ -93,9 +93,7 @@ class LogEnd:
 
     def _walked(self, start: Position) -> Reader:
         reader = Reader(self._logs, self._session_id, start)
-        for _ in reader:
-            pass
-
+        reader.run()
         return reader
 
     def _after_anchor(self) -> Position:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .ancestry import Ancestry, Link
-from .blobs import Blobs, BlobUnusable, blob_names, names_blobs
-from .chain import Entry, EntryRef
+from .blobs import BLOB_MARK, Blobs, BlobUnusable, blob_names
+from .chain import Entry
 from .disk import Disk
 from .errors import SessionDamaged, UnsafePath
 from .layout import Layout
@@ -20,14 +20,19 @@ def verify_session(disk: Disk, layout: Layout, session_id: str) -> VerifyReport:
         SessionNotFound: There is no such session.
     """
     reader = LogReader(disk, layout, session_id)
-    head: EntryRef | None = None
+    blobs = Blobs(disk, layout.blobs)
     bad: tuple[int, str] | None = None
+
+    def look(entry: Entry) -> None:
+        nonlocal bad
+        bad = bad or _bad_blob(entry, blobs)
+
     try:
-        for entry in reader:
-            head = entry.ref
-            bad = bad or _bad_blob(entry, Blobs(disk, layout.blobs))
+        reader.run(BLOB_MARK, look)
     except UnsafePath as error:
         bad = (0, f"is in a log that is not read: it is {error.why}")
+
+    head = reader.position.head if reader.position.seq else None
 
     torn_bytes = 0
     match reader.verdict:
@@ -53,9 +58,6 @@ def verify_session(disk: Disk, layout: Layout, session_id: str) -> VerifyReport:
 
 
 def _bad_blob(entry: Entry, blobs: Blobs) -> tuple[int, str] | None:
-    if not names_blobs(entry.raw):
-        return None
-
     try:
         for name in blob_names(entry.data):
             blobs.get(name)

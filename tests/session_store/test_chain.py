@@ -3,13 +3,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from session_store.chain import START, Position, Walk, encode_entry
+from session_store.chain import START, Entry, EntryRef, Position, Walk, encode_entry
 
 _HARD = ["a\u2028b\u2029c", "\x85\x0b\x0c\x1c", "nul \x00 in it", "\r\n\n", "😀é\u200b", '"\\']
 _JSON = st.recursive(
@@ -65,7 +66,7 @@ def test_what_goes_in_comes_out_of_a_walk(fields: list[dict[str, Any]]) -> None:
 _OWN = ("hash", "prev", "seq", "ts", "kind")
 
 
-@given(st.text(st.characters(), max_size=30))
+@given(st.text(st.characters(), max_size=30).filter(lambda text: text not in _OWN))
 def test_any_text_gets_into_a_log_as_valid_utf8(text: str) -> None:
     (entry,) = walked(log_of({"text": text, text: [text]}))[1]
     entry.raw.decode("utf-8")
@@ -158,3 +159,46 @@ def test_no_bytes_at_all_make_a_walk_raise(data: bytes) -> None:
     walk, entries = walked(data)
     assert entries == []
     assert (walk.failure is None) == (data == b"")
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 10**9))
+def test_the_quick_way_through_a_log_finds_what_the_slow_way_finds(seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311  # a repeatable choice, no secret
+    fields = [
+        {"n": number, "text": chance.choice(("x", "{", '"blob":', "blob", "\n"))}
+        | ({"blob": {"blob": "0" * 64}} if chance.random() < 0.2 else {})
+        for number in range(chance.randint(1, 6))
+    ]
+    data = bytearray(log_of(*fields))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        data[chance.randrange(len(data))] = chance.choice((10, 32, 34, 44, 48, 49, 123, 125))
+
+    whole = bytes(data)[: chance.choice((len(data), len(data), len(data) - 1, len(data) // 2))]
+    if chance.random() < 0.2:
+        whole += rehashed(b'"prev":"x","seq":1,"ts":1,"kind":"note"}')
+
+    anchor = None
+    if chance.random() < 0.4:
+        seq = chance.randrange(len(fields))
+        hashes = [entry.hash for entry in walked(log_of(*fields))[1]]
+        anchor = EntryRef(seq, chance.choice((hashes[seq], "0" * 64)))
+
+    slow = Walk(io.BytesIO(whole), anchor=anchor)
+    marked = [entry for entry in slow if b'"blob":' in entry.raw]
+    quick, seen = Walk(io.BytesIO(whole), anchor=anchor), list[Entry]()
+    quick.run(b'"blob":', seen.append)
+    assert seen == marked
+    assert (quick.position, quick.failure, quick.head) == (slow.position, slow.failure, slow.head)
+    assert quick.unterminated == slow.unterminated
+
+
+def test_the_quick_way_sees_every_flip_of_every_byte() -> None:
+    data = log_of({"n": 0}, {"n": 1})
+    for offset in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[offset] ^= 1 << bit
+            walk = Walk(io.BytesIO(flipped))
+            walk.run()
+            assert walk.failure is not None or walk.unterminated, (offset, bit)
