@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from .disk import Disk, write_all
+
+_SUFFIX = ".tmp"
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.ASCII)
+_ABANDONED_S = 24 * 3600
+"""A file that nobody has written to for so long is not being written."""
 
 
 def write_files(disk: Disk, files: Mapping[Path, Iterable[bytes]]) -> None:
@@ -28,7 +35,7 @@ def write_files(disk: Disk, files: Mapping[Path, Iterable[bytes]]) -> None:
         for path, pieces in files.items():
             # The name is nobody else's, so that two processes that replace one file at a time
             # never write into each other's.
-            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{_SUFFIX}")
             staged[path] = temporary
             _write_new(disk, temporary, pieces)
 
@@ -52,6 +59,21 @@ def write_files(disk: Disk, files: Mapping[Path, Iterable[bytes]]) -> None:
 def write_file(disk: Disk, path: Path, data: bytes) -> None:
     """Put one file in place, whole and durable, as `write_files` does."""
     write_files(disk, {path: [data]})
+
+
+def sweep(disk: Disk, folder: Path) -> None:
+    """Take away what writers that crashed have left in the folder more than a day ago.
+
+    A writer that is at work touches its file more often. "Now" is when the folder last changed,
+    which is told by the same clock as the times of its files. What cannot be taken away stays.
+    """
+    with suppress(OSError), os.scandir(folder) as found:
+        now = folder.stat().st_mtime
+        for entry in found:
+            if entry.name.endswith(_SUFFIX) and _TEMPORARY.fullmatch(entry.name):
+                file = entry.stat(follow_symlinks=False)
+                if now - file.st_mtime > _ABANDONED_S and stat.S_ISREG(file.st_mode):
+                    disk.unlink(folder / entry.name)
 
 
 def read_file(disk: Disk, path: Path) -> bytes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import BinaryIO
 
 from .anchor import Anchor, encode_anchor, read_anchor
-from .atomic import write_files
+from .atomic import sweep, write_files
 from .chain import START, EntryRef, Position, advanced
 from .disk import Disk, storing
 from .errors import Fenced, SessionNotFound
@@ -38,6 +39,7 @@ class FileLogs:
         self._durability = durability
         self._clock = clock
         self._leases: dict[str, FileLease] = {}
+        self._swept: set[Path] = set()
 
     def create(self, session_id: str, lines: Iterable[bytes]) -> None:
         """Make a new log, and its anchor, as the port says."""
@@ -51,6 +53,8 @@ class FileLogs:
                     self._layout.anchor(session_id): log.anchor(),
                 },
             )
+
+        self._sweep_once(self._layout.sessions)
 
     def append(self, session_id: str, expected: EntryRef, epoch: int, lines: bytes) -> int:
         """Add lines to a log, as the port says."""
@@ -82,6 +86,8 @@ class FileLogs:
         path = self._layout.pointer(pod)
         with storing(f"move the pointer of pod {pod}"):
             write_pointer(self._disk, path, session_id)
+
+        self._sweep_once(path.parent)
 
     def make_durable(self, session_id: str) -> None:
         """Return once what is in the session's log is on the medium.
@@ -131,6 +137,12 @@ class FileLogs:
             position=after,
             durability=self._durability,
         )
+
+    def _sweep_once(self, folder: Path) -> None:
+        # Once, for a look at every name in a folder is not for each of the sessions made in it.
+        if folder not in self._swept:
+            self._swept.add(folder)
+            sweep(self._disk, folder)
 
     def forget(self, lease: FileLease) -> None:
         """Let `append` refuse the epoch of this lease from now on."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import resource
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -256,3 +258,58 @@ def test_flush_does_without_the_medium_but_never_lets_the_anchor_run_ahead(home:
     assert synced == []
     session.close()
     assert synced == [".jsonl", ".tmp"]
+
+
+# --- what a crash leaves ------------------------------------------------------------------------
+
+
+def aged(path: Path, hours: float) -> Path:
+    path.write_bytes(b"half of it")
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then))
+    return path
+
+
+@pytest.mark.parametrize("folder", ["sessions", "pods"])
+def test_what_a_crash_left_is_swept_up_later(home: Path, folder: str) -> None:
+    session_id = told(a_store(home), 1)
+    a_store(home).set_pointer("probe", session_id)
+    at = home / folder
+    mark = "0123456789abcdef" * 2
+    old = aged(at / f".{session_id}.jsonl.{mark}.tmp", 25)
+    kept = [
+        aged(at / f".{session_id}.jsonl.{mark[::-1]}.tmp", 23),  # a writer may be at it
+        aged(at / f".notes.{mark[1:]}.tmp", 900),
+        aged(at / "notes.tmp", 900),
+        aged(at / f".mine.{mark}.txt", 900),
+    ]
+    link = at / f".link.{mark}.tmp"
+    link.symlink_to(old)
+    os.utime(link, (0, 0), follow_symlinks=False)
+    assert a_store(home).restore(session_id).head.seq == 8
+    assert old.exists(), "readers change nothing"
+    store = a_store(home)
+    store.set_pointer("probe", store.fork(session_id))
+    assert not old.exists()
+    assert all(path.exists() for path in kept)
+    assert link.is_symlink()
+    assert all(report.ok for report in store.verify_all())
+
+
+def test_a_crash_leaves_something_and_what_cannot_be_swept_stays(home: Path) -> None:
+    session_id = told(a_store(home), 1)
+    with pytest.raises(PowerCut):
+        a_store(home, disk=FailingDisk(5, PowerCut())).fork(session_id)
+
+    (left,) = (home / "sessions").glob(".*.tmp")
+    then = time.time() - 90_000
+    os.utime(left, (then, then))
+
+    class Sticky(Disk):
+        def unlink(self, path: Path) -> None:
+            raise OSError(errno.EPERM, "not yours")
+
+    a_store(home, disk=Sticky()).fork(session_id)
+    assert left.exists()
+    a_store(home).fork(session_id)
+    assert list((home / "sessions").glob(".*.tmp")) == []
