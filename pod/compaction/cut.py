@@ -24,7 +24,11 @@ class Cut:
 
     def covered(self, items: Sequence[Item]) -> list[Item]:
         """Return what the summary will stand for."""
-        return [item for n, item in enumerate(items[: self.index]) if n != self.keep]
+        covered = list(items[: self.index])
+        if self.keep is not None:
+            del covered[self.keep]
+
+        return covered
 
     def retained(self, items: Sequence[Item]) -> list[Item]:
         """Return what stays, in order."""

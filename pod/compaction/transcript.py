@@ -6,7 +6,8 @@ it. Indented text cannot pass for a head line, and cannot close the delimiter, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from worker.items import (
     AssistantMessage,
@@ -29,7 +30,7 @@ TEXT_MAX_BYTES = 8_000
 
 def blocks(items: Sequence[Item], *, first: int = 1) -> list[str]:
     """Return a block of text an item, numbered from `first`; none for empty ones and reasoning."""
-    texts = (_block(item, number) for number, item in enumerate(items, first))
+    texts = [_BLOCKS[type(item)](item, number) for number, item in enumerate(items, first)]
     return [text for text in texts if text]
 
 
@@ -42,41 +43,56 @@ def fence(text: str, delimiter: str) -> str:
     return f"{delimiter}\n{safe}\n{delimiter}"
 
 
-def _block(item: Item, number: int) -> str:
-    match item:
-        case UserMessage():
-            who = "user" if item.origin == "user" else "program, in the user's place"
-            return _joined(f"[{number} {who}]", _parts(item.parts))
-        case AssistantMessage():
-            return _joined(f"[{number} assistant]", _parts(item.parts))
-        case ToolResult():
-            head = f"[{number} tool result{', error' if item.is_error else ''}]"
-            detail = f"{item.summary}\n{item.content}" if item.content else item.summary
-            return _joined(head, [cut_middle(detail, RESULT_MAX_BYTES)])
-        case SystemNote():
-            return _joined(f"[{number} note]", [cut_middle(item.text, TEXT_MAX_BYTES)])
-        case SummaryMessage():
-            return ""  # An earlier summary has a place of its own in the prompt.
+def _user(item: UserMessage, number: int) -> str:
+    who = "user" if item.origin == "user" else "program, in the user's place"
+    return _joined(f"[{number} {who}]", _parts(item.parts))
+
+
+def _assistant(item: AssistantMessage, number: int) -> str:
+    return _joined(f"[{number} assistant]", _parts(item.parts))
+
+
+def _result(item: ToolResult, number: int) -> str:
+    detail = f"{item.summary}\n{item.content}" if item.content else item.summary
+    head = f"[{number} tool result{', error' if item.is_error else ''}]"
+    return _joined(head, (cut_middle(detail, RESULT_MAX_BYTES),))
+
+
+def _note(item: SystemNote, number: int) -> str:
+    return _joined(f"[{number} note]", (cut_middle(item.text, TEXT_MAX_BYTES),))
+
+
+def _summary(_item: SummaryMessage, _number: int) -> str:
+    return ""  # An earlier summary has a place of its own in the prompt.
+
+
+# A table, not a match: a long history has as many items as this has to be quick for.
+_BLOCKS: dict[type[Item], Callable[[Any, int], str]] = {
+    UserMessage: _user,
+    AssistantMessage: _assistant,
+    ToolResult: _result,
+    SystemNote: _note,
+    SummaryMessage: _summary,
+}
+
+
+def _call(part: ToolCall) -> str:
+    return f"(calls {part.name} with {cut_middle(part.arguments, ARGUMENTS_MAX_BYTES)})"
+
+
+_PARTS: dict[type[object], Callable[[Any], str]] = {
+    Text: lambda part: cut_middle(part.text, TEXT_MAX_BYTES),
+    ToolCall: _call,
+    Image: lambda part: f"(an image, {part.media_type})",
+    Reasoning: lambda _part: "",
+}
 
 
 def _parts(parts: Sequence[Text | Image | Reasoning | ToolCall]) -> list[str]:
-    texts = []
-    for part in parts:
-        match part:
-            case Text():
-                texts.append(cut_middle(part.text, TEXT_MAX_BYTES))
-            case ToolCall():
-                arguments = cut_middle(part.arguments, ARGUMENTS_MAX_BYTES)
-                texts.append(f"(calls {part.name} with {arguments})")
-            case Image():
-                texts.append(f"(an image, {part.media_type})")
-            case Reasoning():
-                continue
-
-    return texts
+    return [_PARTS[type(part)](part) for part in parts]
 
 
-def _joined(head: str, texts: list[str]) -> str:
+def _joined(head: str, texts: Sequence[str]) -> str:
     # Whatever may pass for the end of a line is one: nothing gets to the margin by a lone CR.
     shown = ["\n  ".join(text.splitlines()) for text in texts if not is_blank(text)]
     return "\n  ".join([head, *shown]) if shown else ""
@@ -87,6 +103,10 @@ def chunked(texts: Sequence[str], max_bytes: int) -> list[str]:
 
     A block that alone is larger is cut in its middle.
     """
+    whole = "\n".join(texts)
+    if utf8_len(whole) < max_bytes:
+        return [whole] if texts else []
+
     chunks: list[list[str]] = []
     size = 0
     for text in texts:

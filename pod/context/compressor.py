@@ -100,7 +100,7 @@ class Compressor(ContextEngine):
     def _write(self, covered: list[Item], request: CompactionRequest) -> Written:
         earlier = [item.text for item in covered if isinstance(item, SummaryMessage)]
         assignment = Assignment(
-            items=[item for item in covered if not isinstance(item, SummaryMessage)],
+            items=covered,
             previous="\n\n".join(earlier),
             focus=request.focus,
             max_tokens=output_cap(request.threshold, self._desk.window()),
@@ -166,7 +166,7 @@ class Compressor(ContextEngine):
 
         Raises `CompactionError`.
         """
-        items = from_messages(messages, [])
+        items = from_messages(messages, [], origin="user")
         tokens = current_tokens or round(sum(map(self._desk.weigh, items)))
         request = CompactionRequest(
             session_id="",
