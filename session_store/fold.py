@@ -218,6 +218,8 @@ class Fold:
 
     def _config_changed(self, data: dict[str, Any]) -> None:
         self._draft.config = dict(data["config"])
+        if data.get("system_prompt") is not None:
+            self._draft.system_prompt = data["system_prompt"]
 
     def _extension(self, data: dict[str, Any]) -> None:
         self._draft.extensions.setdefault(data["domain"], []).append(data.get("payload"))

@@ -84,6 +84,8 @@ class Gist:
         match kind:
             case "config_changed":
                 self.config = dict(data["config"])
+                if data.get("system_prompt") is not None:
+                    self.system_prompt = data["system_prompt"]
             case "extension":
                 self.extensions[data["domain"]] = data.get("payload")
             case _:

@@ -49,6 +49,7 @@ ENTRIES = st.lists(
             ("system_item", lambda: {"items": [SystemNote(new_uid(), "note", "hook")]}),
             ("config_changed", lambda: {"config": {"model": "new\ud800"}}),
             ("config_changed", lambda: {"config": {}}),
+            ("config_changed", lambda: {"config": {}, "system_prompt": "another prompt"}),
             ("extension", lambda: {"domain": "todo", "payload": {"n": ("\ud800", None)}}),
             ("extension", lambda: {"domain": "todo", "payload": [1, 2]}),
             ("extension", lambda: {"domain": "lcm"}),

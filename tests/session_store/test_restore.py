@@ -136,7 +136,7 @@ def test_usage_approvals_extensions_config(store: FileSessionStore, session: Ses
     session.append("extension", domain="a", payload=1)
     session.append("extension", domain="b", payload=None)
     session.append("extension", domain="a", payload=[2])
-    session.append("config_changed", config={"only": "this"})
+    session.append("config_changed", config={"only": "this"}, system_prompt="as it is now")
     session.append("turn_end", turn=1)
     state = state_of(store, session)
     assert state.usage[0] == UsageRecord(history_len=1, input_tokens=10, model="a", cost=0.25)
@@ -147,6 +147,7 @@ def test_usage_approvals_extensions_config(store: FileSessionStore, session: Ses
     ]
     assert state.extensions == {"a": [1, [2]], "b": [None]}
     assert state.config == {"only": "this"}
+    assert state.system_prompt == "as it is now"
     assert state.turns == 1
 
 
