@@ -16,6 +16,7 @@ from session_store import (
     HeadMismatch,
     Session,
     SessionInUse,
+    StorageFailed,
 )
 from session_store.ancestry import Family
 from session_store.chain import Position, encode_entry
@@ -25,8 +26,10 @@ from session_store.ids import uuid7
 from session_store.opening import Opener
 from session_store.port import Lease, Logs, Payloads
 from session_store.publish import SessionMaker
+from session_store.recovery import Sound
 from session_store.tail import LogEnd
 from tests.session_store.builders import NOON_MS, a_store, a_turn, audit, begun, ticking, told
+from tests.session_store.faults import FailingDisk
 from tests.session_store.memory_logs import MemoryLogs
 from worker.items import Image, Text, UserMessage, new_uid, user_message
 
@@ -177,8 +180,6 @@ def test_files_refuse_who_has_no_right_or_another_head(store: FileSessionStore) 
     with pytest.raises(Fenced):
         logs.append(session_id, after.head, lease.epoch, line)  # not begun
 
-    from session_store.recovery import Sound
-
     assert lease.begin(Sound(), after) is None
     with pytest.raises(Fenced):
         logs.append(session_id, after.head, lease.epoch - 1, line)
@@ -231,3 +232,49 @@ def test_appends_after_the_first_lines_are_chained(store: FileSessionStore) -> N
     assert [entry["hash"] for entry in audit(store.layout.log(session.session_id))[1:]] == [
         ref.hash for ref in refs
     ]
+
+
+def test_after_a_failure_an_epoch_writes_nothing_more(home: Path) -> None:
+    session_id = told(a_store(home), 1)
+    disk = FailingDisk(10**9, OSError(5, "broken"))
+    logs = FileLogs(disk, a_store(home).layout)
+    after = LogEnd(logs, session_id).position()
+    lease = logs.claim(session_id)
+    lease.begin(Sound(), after)
+    disk.strike_in(1)
+    for why in ("broken", "an earlier write failed"):
+        with pytest.raises(StorageFailed, match=why):
+            logs.append(session_id, after.head, lease.epoch, line_after(after))
+
+    with pytest.raises(StorageFailed, match="an earlier write failed"):
+        lease.note(after)
+
+    lease.release()
+    other = logs.claim(session_id)
+    other.note(after)  # not begun: nothing was acknowledged by it
+
+
+def test_a_lease_that_was_released_notes_nothing(store: FileSessionStore) -> None:
+    session_id = told(store, 1)
+    logs = FileLogs(store.disk, store.layout)
+    after = LogEnd(logs, session_id).position()
+    lease = logs.claim(session_id)
+    lease.begin(Sound(), after)
+    lease.release()
+    with pytest.raises(StorageFailed, match="the session was closed"):
+        lease.note(after)
+
+
+def test_nothing_set_aside_is_ever_written_over(store: FileSessionStore) -> None:
+    session_id = told(store, 1)
+    size = store.layout.log(session_id).stat().st_size
+    for number in range(1000):
+        store.layout.sidecar(session_id, size, number).touch()
+
+    with store.layout.log(session_id).open("ab") as log:
+        log.write(b"torn")
+
+    with pytest.raises(StorageFailed, match="too many sidecars"):
+        store.open(session_id)
+
+    assert store.verify(session_id).torn_bytes == 4
