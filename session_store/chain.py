@@ -25,7 +25,7 @@ _CLOSING = b'",'
 _HASH_AT = len(_OPENING)
 _NEWLINE = 0x0A
 
-_OWN_KEYS = frozenset({"hash", "prev", "seq", "ts", "kind"})
+_OWN_KEYS = frozenset({"hash", "prev", "seq", "ts", "kind", "batch"})
 
 
 class EntryRef(NamedTuple):
@@ -122,18 +122,24 @@ class Failure(NamedTuple):
     offset: int
     """The byte at which it begins."""
     size: int
-    """How many bytes it has, its newline included."""
+    """How many bytes it has, its newline included, and with what was written together with it."""
     last: bool
-    """Whether nothing comes after it."""
+    """Whether nothing comes after it, but for what one write that tore may have left."""
     terminated: bool
     """Whether it ends in a newline."""
 
 
 def encode_entry(
-    position: Position, ts: int, kind: str, fields: Mapping[str, Any]
+    position: Position,
+    ts: int,
+    kind: str,
+    fields: Mapping[str, Any],
+    *,
+    batch: int | None = None,
 ) -> tuple[bytes, str]:
     """Return the line of a new entry, newline included, and its hash.
 
+    `batch` is the seq of the first entry of those that are written at once, if there are several.
     Lone surrogates in `fields` become U+FFFD: UTF-8 has no place for them.
 
     Raises:
@@ -143,7 +149,8 @@ def encode_entry(
         message = f"an entry's own keys cannot be fields: {sorted(_OWN_KEYS & fields.keys())}"
         raise TypeError(message)
 
-    value = {"prev": position.prev, "seq": position.seq, "ts": ts, "kind": kind, **fields}
+    own: dict[str, Any] = {"prev": position.prev, "seq": position.seq, "ts": ts, "kind": kind}
+    value = own | ({} if batch is None else {"batch": batch}) | dict(fields)
     body = _to_json(value)[1:]
     digest = sha256(body).hexdigest()
     return b'{"hash":"%b",%b\n' % (digest.encode(), body), digest
@@ -241,8 +248,9 @@ class Walk:
             if isinstance(data, str):
                 # A line without a newline is where the file ended when it was read. There may be
                 # more by now, for the writer may be in the middle of it.
-                last = not terminated or not self._file.read(1)
-                self.failure = Failure(self._seq, data, self._offset, len(line), last, terminated)
+                torn = _size_of_torn(self._file, line, self._seq) if terminated else len(line)
+                size, last = len(line) if torn is None else torn, torn is not None
+                self.failure = Failure(self._seq, data, self._offset, size, last, terminated)
                 return
 
             entry = Entry(self._offset, raw, data)
@@ -300,6 +308,40 @@ class Walk:
 
     def _is_replaced(self, digest: str) -> bool:
         return self._seq == self._anchor.seq and self._anchor.hash != digest
+
+
+def _size_of_torn(file: BinaryIO, line: bytes, seq: int) -> int | None:
+    """Return how many bytes the bad line and all after it have, if one write may have left them.
+
+    Of a write that was not synced before the power went, any part may be zeros. So each of its
+    lines holds zeros, or is as it was written and says that it was written at once with the line
+    `seq`. Whatever else comes after a bad line was written when that one had been acknowledged.
+    """
+    size, following = len(line), file.readline()
+    if following and not _may_be_torn(line, seq):
+        return None
+
+    while following:
+        if not _may_be_torn(following, seq):
+            return None
+
+        size += len(following)
+        following = file.readline()
+
+    return size
+
+
+def _may_be_torn(line: bytes, seq: int) -> bool:
+    if b"\0" in line:  # JSON holds none
+        return True
+
+    if not line.endswith(b"\n"):
+        # The beginning of a line does not tell when it was written.
+        return _OPENING.startswith(line[:_HASH_AT])
+
+    entry = entry_named(line[:-1], 0)
+    batch = None if entry is None else entry.data.get("batch")
+    return type(batch) is int and batch <= seq
 
 
 def _verified(raw: bytes, seq: int, prev: str) -> dict[str, Any] | str:

@@ -10,7 +10,7 @@ from .disk import Disk
 from .layout import Layout
 from .publish import Publisher
 
-_OF_THE_LOG = frozenset({"hash", "prev", "seq", "ts", "kind", "session_id", "format"})
+_OF_THE_LOG = frozenset({"hash", "prev", "seq", "ts", "kind", "batch", "session_id", "format"})
 
 
 class Copied(NamedTuple):

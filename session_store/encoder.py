@@ -25,11 +25,16 @@ class Encoder:
         self._last_ts = last_ts
 
     def encode(
-        self, position: Position, entries: Iterable[tuple[str, Mapping[str, object]]]
+        self,
+        position: Position,
+        entries: Iterable[tuple[str, Mapping[str, object]]],
+        *,
+        batch: int | None = None,
     ) -> tuple[bytes, list[EntryRef], Position]:
         """Return the lines of the entries, their names, and the position after them.
 
-        The blobs that they name are durable on return.
+        `batch` is the seq of the first of all that are written at once, if there are several. The
+        blobs that they name are durable on return.
 
         Raises:
             TypeError: Something in an entry's fields cannot be JSON.
@@ -39,22 +44,24 @@ class Encoder:
         refs: list[EntryRef] = []
         for kind, fields in entries:
             self._last_ts = max(self._last_ts, self._clock())
-            line, digest = self._line(position, kind, _with_items_dumped(fields))
+            line, digest = self._line(position, kind, _with_items_dumped(fields), batch)
             lines.append(line)
             refs.append(EntryRef(position.seq, digest))
             position = Position(position.seq + 1, digest, position.offset + len(line))
 
         return b"".join(lines), refs, position
 
-    def _line(self, position: Position, kind: str, fields: dict[str, Any]) -> tuple[bytes, str]:
-        line, digest = encode_entry(position, self._last_ts, kind, fields)
+    def _line(
+        self, position: Position, kind: str, fields: dict[str, Any], batch: int | None
+    ) -> tuple[bytes, str]:
+        line, digest = encode_entry(position, self._last_ts, kind, fields, batch=batch)
         if len(line) <= INLINE_BYTES:
             return line, digest
 
         with storing("store a large payload"):
             fields = with_blobs_put_away(fields, self._blobs.put)
 
-        return encode_entry(position, self._last_ts, kind, fields)
+        return encode_entry(position, self._last_ts, kind, fields, batch=batch)
 
 
 def _with_items_dumped(fields: Mapping[str, object]) -> dict[str, Any]:

@@ -162,9 +162,13 @@ class Session:
         """Encode the entries one after the other; settle tickets that cannot be."""
         self._check_usable()
         position, good = self._position, []
+        # What is written at once says so: a loss of power may leave any part of it.
+        batch = position.seq if sum(len(ticket.entries) for ticket in tickets) > 1 else None
         for ticket in tickets:
             try:
-                ticket.lines, ticket.refs, position = self._encoder.encode(position, ticket.entries)
+                ticket.lines, ticket.refs, position = self._encoder.encode(
+                    position, ticket.entries, batch=batch
+                )
             except Exception as error:  # noqa: BLE001  # it is told to the one who brought it
                 ticket.settle(error)
             else:
