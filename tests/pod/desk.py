@@ -146,6 +146,28 @@ class Terminal:
         assert self.code is not None
         return self.code
 
+    def end_by(self, key: str, seconds: float = 10.0) -> int:
+        """Press a key again and again, as a person does, until the end; return the exit code.
+
+        Two signals that come before the first one was heard are one to the process.
+        """
+        pressed = 0.0
+
+        def press() -> bool:
+            nonlocal pressed
+            if self._has_ended():
+                return True
+
+            if time.monotonic() - pressed > 0.5:
+                pressed = time.monotonic()
+                self.type(key)
+
+            return False
+
+        self._until(press, seconds, "it did not end")
+        assert self.code is not None
+        return self.code
+
     def _has_ended(self) -> bool:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid:
