@@ -313,12 +313,13 @@ class Walk:
 def _size_of_torn(file: BinaryIO, line: bytes, seq: int) -> int | None:
     """Return how many bytes the bad line and all after it have, if one write may have left them.
 
-    Of a write that was not synced before the power went, any part may be zeros. So each of its
-    lines holds zeros, or is as it was written and says that it was written at once with the line
-    `seq`. Whatever else comes after a bad line was written when that one had been acknowledged.
+    Of a write that was not synced before the power went, any part may be zeros. So the line holds
+    zeros, and each one after it does too, or is as it was written and says that it was written at
+    once with the line `seq`. Whatever else comes after a bad line was written when that one had
+    been acknowledged.
     """
     size, following = len(line), file.readline()
-    if following and not _may_be_torn(line, seq):
+    if following and not _has_zeros(line):
         return None
 
     while following:
@@ -331,8 +332,12 @@ def _size_of_torn(file: BinaryIO, line: bytes, seq: int) -> int | None:
     return size
 
 
+def _has_zeros(line: bytes) -> bool:
+    return b"\0" in line  # JSON holds none
+
+
 def _may_be_torn(line: bytes, seq: int) -> bool:
-    if b"\0" in line:  # JSON holds none
+    if _has_zeros(line):
         return True
 
     if not line.endswith(b"\n"):
