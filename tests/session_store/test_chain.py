@@ -63,7 +63,7 @@ def test_what_goes_in_comes_out_of_a_walk(fields: list[dict[str, Any]]) -> None:
     assert b"".join(e.raw + b"\n" for e in entries) == data
 
 
-_OWN = ("hash", "prev", "seq", "ts", "kind")
+_OWN = ("hash", "prev", "seq", "ts", "kind", "batch")
 
 
 @given(st.text(st.characters(), max_size=30).filter(lambda text: text not in _OWN))
