@@ -93,10 +93,13 @@ class Maintenance:
     def lead_pods(self, session_id: str, to: str) -> None:
         """Move the pods that are on the session, or on what it goes on as, to another."""
         for pod, current in pods_on(self._disk, self._layout).items():
+            line: tuple[str, ...] = ()
             # A pointer to what is not there any more, or is damaged, is nothing to go back from.
             with suppress(SessionStoreError):
-                if session_id in self.own_line(current).ids:
-                    self._set_pointer(pod, to)
+                line = self.own_line(current).ids
+
+            if session_id in line:
+                self._set_pointer(pod, to)
 
     # --- taking away --------------------------------------------------------------------------
 
