@@ -126,8 +126,9 @@ def _records(texts: list[str], previous_bytes: int, assignment: Assignment) -> l
         records = chunked([cut_middle(text, share) for text in texts], room)
 
     if len(records) > MAX_FOLDS:
-        left_out = f"[… {len(records) - MAX_FOLDS + 1} parts of the record left out …]"
-        records = [*records[:2], left_out, *records[-(MAX_FOLDS - 3) :]]
+        left_out = f"[… {len(records) - MAX_FOLDS} parts of the record left out …]"
+        newest = records[-(MAX_FOLDS - 2) :]
+        records = [*records[:2], f"{left_out}\n{newest[0]}", *newest[1:]]
 
     return records
 
