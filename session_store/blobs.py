@@ -31,6 +31,9 @@ LOGS_NOTE = ".logs-"
 BLOB_MARK = b'"blob":'
 """What every line has that names a blob, and few that do not."""
 
+_DEEPEST = 32
+"""How deep an item is looked into; none of ours is half as deep."""
+
 _NAME = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -162,16 +165,26 @@ def _image_put_away(text: str, put: Callable[[bytes], str]) -> object:
     return {"blob": put(data), "bytes": len(data), "base64": True}
 
 
-def _put_back(value: object, get: Callable[[str], bytes]) -> object:
+def _put_back(value: object, get: Callable[[str], bytes], depth: int = 0) -> object:
+    # A log may come from anywhere, and nest further than calls can.
+    if depth > _DEEPEST:
+        return value
+
     if isinstance(value, list):
-        return [_put_back(member, get) for member in value]
+        return [_put_back(member, get, depth + 1) for member in value]
 
     if not isinstance(value, dict):
         return value
 
     name = value.get("blob")
     if isinstance(name, str) and "type" not in value and "bytes" in value:
-        data = get(name)
-        return base64.b64encode(data).decode() if value.get("base64") else data.decode()
+        return _as_text(name, get(name), is_base64=bool(value.get("base64")))
 
-    return {key: _put_back(member, get) for key, member in value.items()}
+    return {key: _put_back(member, get, depth + 1) for key, member in value.items()}
+
+
+def _as_text(name: str, data: bytes, *, is_base64: bool) -> str:
+    try:
+        return base64.b64encode(data).decode() if is_base64 else data.decode()
+    except UnicodeDecodeError as error:
+        raise BlobUnusable(f"has a blob {name} that is no text") from error

@@ -1,4 +1,4 @@
-"""A process that does one thing to a home, in children that are killed at its first step, second, …
+"""Does one thing to a home, in children that are killed at its first step, its second, and so on.
 
     kill_at_step.py TEMPLATE COPIES OPERATION
 
