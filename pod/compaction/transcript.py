@@ -27,10 +27,17 @@ RESULT_MAX_BYTES = 2_000
 ARGUMENTS_MAX_BYTES = 1_200
 TEXT_MAX_BYTES = 8_000
 
+_OTHER_LINE_ENDS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
 
 def blocks(items: Sequence[Item], *, first: int = 1) -> list[str]:
     """Return a block of text an item, numbered from `first`; none for empty ones and reasoning."""
     texts = [_BLOCKS[type(item)](item, number) for number, item in enumerate(items, first)]
+    whole = "".join(texts)
+    if any(end in whole for end in _OTHER_LINE_ENDS):
+        # Whatever may pass for the end of a line is one: nothing gets to the margin by a lone CR.
+        texts = [_with_plain_ends(text) for text in texts]
+
     return [text for text in texts if text]
 
 
@@ -45,21 +52,21 @@ def fence(text: str, delimiter: str) -> str:
 
 def _user(item: UserMessage, number: int) -> str:
     who = "user" if item.origin == "user" else "program, in the user's place"
-    return _joined(f"[{number} {who}]", _parts(item.parts))
+    return _block(f"[{number} {who}]", _parts(item.parts))
 
 
 def _assistant(item: AssistantMessage, number: int) -> str:
-    return _joined(f"[{number} assistant]", _parts(item.parts))
+    return _block(f"[{number} assistant]", _parts(item.parts))
 
 
 def _result(item: ToolResult, number: int) -> str:
     detail = f"{item.summary}\n{item.content}" if item.content else item.summary
     head = f"[{number} tool result{', error' if item.is_error else ''}]"
-    return _joined(head, (cut_middle(detail, RESULT_MAX_BYTES),))
+    return _block(head, cut_middle(detail, RESULT_MAX_BYTES))
 
 
 def _note(item: SystemNote, number: int) -> str:
-    return _joined(f"[{number} note]", (cut_middle(item.text, TEXT_MAX_BYTES),))
+    return _block(f"[{number} note]", cut_middle(item.text, TEXT_MAX_BYTES))
 
 
 def _summary(_item: SummaryMessage, _number: int) -> str:
@@ -88,14 +95,25 @@ _PARTS: dict[type[object], Callable[[Any], str]] = {
 }
 
 
-def _parts(parts: Sequence[Text | Image | Reasoning | ToolCall]) -> list[str]:
-    return [_PARTS[type(part)](part) for part in parts]
+def _parts(parts: Sequence[Text | Image | Reasoning | ToolCall]) -> str:
+    if len(parts) == 1:
+        return _PARTS[type(parts[0])](parts[0])
+
+    texts = [_PARTS[type(part)](part) for part in parts]
+    return "\n".join([text for text in texts if not is_blank(text)])
 
 
-def _joined(head: str, texts: Sequence[str]) -> str:
-    # Whatever may pass for the end of a line is one: nothing gets to the margin by a lone CR.
-    shown = ["\n  ".join(text.splitlines()) for text in texts if not is_blank(text)]
-    return "\n  ".join([head, *shown]) if shown else ""
+def _block(head: str, text: str) -> str:
+    # The first look is a short cut: what begins with a letter shows something.
+    if not text[:1].isalnum() and is_blank(text):
+        return ""
+
+    indented = text.removesuffix("\n").replace("\n", "\n  ")
+    return f"{head}\n  {indented}"
+
+
+def _with_plain_ends(block: str) -> str:
+    return "\n  ".join(block.replace("\n  ", "\n").splitlines())
 
 
 def chunked(texts: Sequence[str], max_bytes: int) -> list[str]:
