@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import cast
 
 from attrs import define, field, frozen
@@ -21,7 +22,6 @@ from pod.context.engine import ContextEngine
 from pod.context.errors import EngineUnavailable
 from pod.context.host import EngineHost
 from pod.context.loader import load_engine
-from pod.context.ownership import release_engine
 from pod.context.threads import compaction_pool
 from pod.core import PodCore
 from pod.events import EventTranslator
@@ -54,6 +54,12 @@ class Prepared:
     system_prompt: str
     masker: Masker
 
+    async def close_clients(self) -> None:
+        """End the connections, and the local server of either client; idempotent."""
+        await self.provider.client.aclose()
+        if self.summaries is not self.provider:
+            await self.summaries.client.aclose()
+
 
 @define(eq=False)
 class Launched:
@@ -68,15 +74,18 @@ class Launched:
         """Take leave of the engine and close the session; the clients stay open."""
         core = self.core
         await core.host.end(core.session.session_id, tuple(core.worker.history))
-        release_engine(core.host.engine)
         await in_thread(core.session.close)
 
     async def aclose(self) -> None:
-        """Close the engine, the session and the clients; idempotent."""
-        await self.end_session()
-        clients = {id(p): p.client for p in (self.prepared.provider, self.prepared.summaries)}
-        for client in clients.values():
-            await client.aclose()
+        """Close the engine, the session and the clients; idempotent.
+
+        Raises `SessionStoreError` where the session could not be closed in order; all is closed
+        then too.
+        """
+        try:
+            await self.end_session()
+        finally:
+            await self.prepared.close_clients()
 
 
 def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepared:
@@ -119,20 +128,24 @@ def open_store(loaded: LoadedManifest, home: Home) -> FileSessionStore:
     return FileSessionStore(home.root, sessions=sessions, durability=durability)
 
 
-async def launch(prepared: Prepared, bus: EventBus, *, resume: str | None) -> Launched:
+async def launch(
+    prepared: Prepared, bus: EventBus, *, resume: str | None, after: str | None = None
+) -> Launched:
     """Bring a pod to life: its session (new, or `resume`), its engine and its Worker.
+
+    `after` is the session that the pod left for this one, if it did.
 
     Raises:
         SessionStoreError: The session cannot be opened: unknown, damaged, or in use.
     """
     store = open_store(prepared.loaded, prepared.home)
     session = await in_thread(lambda: _session(store, prepared, resume))
-    try:
-        launched = await _assemble(prepared, bus, store, session)
-        await take_up(launched.core, session.state)
-    except BaseException:  # whatever it was, a cancellation too: the session must not stay locked
-        session.close()
-        raise
+    # Whatever fails, a cancellation too: neither session nor engine stays taken.
+    with ExitStack() as undo:
+        undo.callback(session.close)
+        launched = await _assemble(prepared, bus, store, session, undo=undo)
+        await take_up(launched.core, session.state, after=after)
+        undo.pop_all()
 
     return launched
 
@@ -167,7 +180,12 @@ def config_of(prepared: Prepared) -> dict[str, object]:
 
 
 async def _assemble(
-    prepared: Prepared, bus: EventBus, store: FileSessionStore, session: Session
+    prepared: Prepared,
+    bus: EventBus,
+    store: FileSessionStore,
+    session: Session,
+    *,
+    undo: ExitStack,
 ) -> Launched:
     manifest = prepared.loaded.manifest
     summarizer = Summarizer(
@@ -185,6 +203,7 @@ async def _assemble(
         short_prompt=prepared.summaries.takes_grammar,
     )
     host = await _host(prepared, bus, desk)
+    undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     stages = _Stages(host, _prune(manifest.compaction, host))
     tools = await host.tools(lambda: tuple(core.worker.history))

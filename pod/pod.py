@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -23,7 +23,8 @@ from pod.journal import in_thread
 from pod.launch import Launched, launch, prepare
 from pod.protocol import CompactionDone, Envelope, Error, EventData, SessionChanged
 from pod.protocol.events import State
-from pod.runs import RunResult
+from pod.runs import RunDriver, RunResult, Steering
+from worker.foreign import uninterrupted
 from worker.items import Image, Item, Text, UserMessage, new_uid
 from worker.text import is_blank
 
@@ -79,7 +80,7 @@ class Pod:
         self._resume = resume
         self._bus = EventBus()
         self._gate = asyncio.Lock()
-        self._running = False
+        self._steering: Steering | None = None  # that of the run that is going on
         self._launched: Launched | None = None
         self._after_run: asyncio.Task[None] | None = None
         self._closed = False
@@ -127,24 +128,27 @@ class Pod:
             PodError: A key, model file, tool or hook that the manifest names cannot be used.
             SessionStoreError: The session is unknown, damaged or in use, or cannot be written.
         """
-        if self._closed:
-            message = "the pod is closed"
-            raise PodClosed(message, hint="launch it again")
+        async with self._gate:
+            if self._closed:
+                message = "the pod is closed"
+                raise PodClosed(message, hint="launch it again")
 
-        if self._launched is None:
-            # Nothing durable happens in there: whoever gives up does not wait for it.
-            prepared = await anyio.to_thread.run_sync(
-                lambda: prepare(self._loaded, self._home, self._env), abandon_on_cancel=True
-            )
-            try:
-                self._launched = await launch(prepared, self._bus, resume=self._resume)
-            except BaseException:  # a cancellation too: a local server must not stay behind
-                with anyio.CancelScope(shield=True):
-                    await prepared.provider.client.aclose()
-                    await prepared.summaries.client.aclose()
-                raise
+            if self._launched is None:
+                self._launched = await self._launch()
 
         return self
+
+    async def _launch(self) -> Launched:
+        # Nothing durable happens in there: whoever gives up does not wait for it.
+        prepared = await anyio.to_thread.run_sync(
+            lambda: prepare(self._loaded, self._home, self._env), abandon_on_cancel=True
+        )
+        try:
+            return await launch(prepared, self._bus, resume=self._resume)
+        except BaseException:  # a cancellation too: a local server must not stay behind
+            with anyio.CancelScope(shield=True):
+                await prepared.close_clients()
+            raise
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -226,13 +230,11 @@ class Pod:
             text = "the prompt is empty"
             raise ValueError(text)
 
-        launched = self._alive()
-        return await self._exclusively(lambda: launched.driver.run(message, output))
+        return await self._exclusively(lambda driver, asked: driver.run(message, output, asked))
 
     async def resume(self) -> RunResult:
         """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
-        launched = self._alive()
-        return await self._exclusively(launched.driver.resume)
+        return await self._exclusively(lambda driver, asked: driver.resume(asked))
 
     async def compact(self, focus: str | None = None) -> CompactionDone | None:
         """Compact the history now, whatever its size; None where there is nothing to cut.
@@ -240,9 +242,7 @@ class Pod:
         Raises:
             CompactionError: It failed; the history is unchanged.
         """
-        launched = self._alive()
-        await self._wait_for_compaction()
-        async with self._gate:
+        async with self._turn() as launched:
             return await launched.compactor.compact("manual", focus=focus)
 
     async def fork(self, at: str | None = None) -> Pod:
@@ -250,9 +250,7 @@ class Pod:
 
         The parent goes on as before. Raises `UnknownEntry` for a hash that is not in the session.
         """
-        launched = self._alive()
-        await self._wait_for_compaction()
-        async with self._gate:
+        async with self._turn() as launched:
             core = launched.core
             session_id = core.session.session_id
             child_id = await in_thread(lambda: core.store.fork(session_id, at))
@@ -262,10 +260,8 @@ class Pod:
 
     async def new(self) -> None:
         """Begin a fresh session: the history is empty; the old session stays as it is."""
-        launched = self._alive()
-        await self._wait_for_compaction()
-        async with self._gate:
-            await self._go_on(launched, None, "new")
+        async with self._turn() as launched:
+            await uninterrupted(self._go_on(launched, None, "new"))
 
     async def rewind(self, to: str) -> None:
         """Go back to the entry `to`: go on in a new session that begins as the history was there.
@@ -274,22 +270,34 @@ class Pod:
         that it began from. The old session stays as it is, and the pod's pointer comes along.
         Raises `UnknownEntry` for a hash that is in none of them; then nothing has changed.
         """
-        launched = self._alive()
-        await self._wait_for_compaction()
-        async with self._gate:
+        async with self._turn() as launched:
             core = launched.core
             session_id = core.session.session_id
             new_id = await in_thread(lambda: core.store.rewind(session_id, to))
-            await self._go_on(launched, new_id, "rewind")
+            await uninterrupted(self._go_on(launched, new_id, "rewind"))
 
     def cancel(self) -> None:
-        """Stop the run or the compaction that is going on; what was done so far stays."""
-        if self._launched is not None:
-            self._launched.core.worker.cancel()
+        """Stop the run or the compaction that is going on; what was done so far stays.
+
+        That includes a run that waits for a compaction, and a compaction that is only due.
+        """
+        if self._steering is not None:
+            self._steering.cancel()
+
+        if self._launched is None:
+            return
+
+        self._launched.core.worker.cancel()
+        if self._launched.compactor.running:
             self._launched.compactor.cancel()
+        elif self._after_run is not None:
+            self._after_run.cancel()
 
     def pause(self) -> None:
         """Stop the run before its next request; `resume` goes on."""
+        if self._steering is not None:
+            self._steering.pause()
+
         if self._launched is not None:
             self._launched.core.worker.pause()
 
@@ -358,18 +366,31 @@ class Pod:
 
         return self._launched
 
-    async def _exclusively(self, work: Callable[[], Any]) -> RunResult:
-        if self._running:
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[Launched]:
+        """Wait for this operation's turn, and give what is running then.
+
+        That may be another session than when it was asked for, or, at the end, none.
+        """
+        self._alive()
+        await self._wait_for_compaction()
+        async with self._gate:
+            yield self._alive()
+
+    async def _exclusively(
+        self, work: Callable[[RunDriver, Steering], Awaitable[RunResult]]
+    ) -> RunResult:
+        self._alive()
+        if self._steering is not None:
             message = "a run is going on already"
             raise PodBusy(message, hint="wait for its run_end, or cancel it")
 
-        self._running = True
+        self._steering = steering = Steering()
         try:
-            await self._wait_for_compaction()
-            async with self._gate:
-                result: RunResult = await work()
+            async with self._turn() as launched:
+                result = await work(launched.driver, steering)
         finally:
-            self._running = False
+            self._steering = None
 
         if result.outcome in {"finished", "limit_reached"}:
             self._after_run = asyncio.create_task(self._compact_after_run(), name="after-run")
@@ -379,10 +400,20 @@ class Pod:
     async def _go_on(
         self, launched: Launched, session_id: str | None, reason: Literal["new", "rewind"]
     ) -> None:
-        """Leave the session for another one, or for a fresh one, and tell so."""
+        """Leave the session for another one, or for a fresh one, and tell so.
+
+        Where that cannot be opened the pod goes on in the old one, and the error is raised.
+        """
         old_id = launched.core.session.session_id
         await launched.end_session()
-        self._launched = await launch(launched.prepared, self._bus, resume=session_id)
+        try:
+            self._launched = await launch(
+                launched.prepared, self._bus, resume=session_id, after=old_id
+            )
+        except Exception:  # whatever it was, it goes on: the pod is not left without a session
+            self._launched = await launch(launched.prepared, self._bus, resume=old_id)
+            raise
+
         new_id = self._launched.core.session.session_id
         self._bus.publish(
             SessionChanged(old_session_id=old_id, new_session_id=new_id, reason=reason)

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 INTERRUPTED_MESSAGE = "the process ended in the middle of it; the history is unchanged"
 
 
-async def take_up(core: PodCore, state: SessionState) -> None:
+async def take_up(core: PodCore, state: SessionState, *, after: str | None = None) -> None:
     """Bring a pod's parts to where `state` says the session was; new sessions need nothing.
 
+    `after` is the session that the pod left for this one, if it did.
     What changed since is noted in the log: other settings, an interrupted compaction.
     """
     worker = core.worker
@@ -51,7 +52,9 @@ async def take_up(core: PodCore, state: SessionState) -> None:
             model=worker.client.model,
             context_length=core.thresholds.window or UNKNOWN_WINDOW,
             provider=worker.client.provider,
+            thresholds=core.compaction.model_thresholds,
         ),
+        after=after,
         hermes_home=str(core.home.engines / core.host.name),
         platform="pod",
         context_length=core.thresholds.window or UNKNOWN_WINDOW,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from attrs import define, field, frozen
@@ -52,6 +53,24 @@ class RunResult:
 _NO_USAGE = MeasuredUsage(0, 0, 0, 0)
 
 
+@define
+class Steering:
+    """What is asked of one run from outside, from the moment on that it is accepted.
+
+    The Worker hears it while it works; this keeps it for when the Worker works next.
+    """
+
+    asked: Literal["pause", "cancel"] | None = None
+
+    def pause(self) -> None:
+        """Ask the run to pause, unless it was asked for more."""
+        self.asked = self.asked or "pause"
+
+    def cancel(self) -> None:
+        """Ask the run to end."""
+        self.asked = "cancel"
+
+
 @define(eq=False)
 class RunDriver:
     """Drives runs of one pod, one at a time."""
@@ -59,32 +78,39 @@ class RunDriver:
     core: PodCore
     compactor: Compactor
     key_hint: str = ""
+    _steering: Steering = field(factory=Steering, init=False)
     _recovered_at: int | None = field(default=None, init=False)
     """How long the history was that the last compaction for an overflow made, in this run."""
     _spent: MeasuredUsage = field(default=_NO_USAGE, init=False)
     """What this run's requests were measured to use, all together."""
 
-    async def run(self, prompt: UserMessage, output: type[Any] | None) -> RunResult:
+    async def run(
+        self, prompt: UserMessage, output: type[Any] | None, steering: Steering | None = None
+    ) -> RunResult:
         """Run with a prompt, to its end; what goes wrong is in the result."""
         worker = self.core.worker
-        return await self._drive(prompt.text, lambda: worker.run(prompt, output=output))
+        return await self._drive(prompt.text, lambda: worker.run(prompt, output=output), steering)
 
-    async def resume(self) -> RunResult:
+    async def resume(self, steering: Steering | None = None) -> RunResult:
         """Go on where the last run stopped."""
-        return await self._drive(None, self.core.worker.resume)
+        return await self._drive(None, self.core.worker.resume, steering)
 
     async def _drive(
-        self, text: str | None, start: Callable[[], Awaitable[WorkerResult]]
+        self,
+        text: str | None,
+        start: Callable[[], Awaitable[WorkerResult]],
+        steering: Steering | None,
     ) -> RunResult:
         core = self.core
         core.memory.new_run()
+        self._steering = steering or Steering()
         self._recovered_at = None
         self._spent = _NO_USAGE
         core.publish(RunStart(session_id=core.session.session_id, input=text))
         core.set_state("running")
         try:
             await core.point_here()
-            ended = self._ended(await self._with_compactions(await start()))
+            ended = self._ended(await self._with_compactions(await self._steered(start)))
         except EXPECTED_ERRORS as error:
             ended = self._broken(error)
         except anyio.get_cancelled_exc_class():
@@ -95,6 +121,16 @@ class RunDriver:
             raise
 
         return await uninterrupted(self._record(ended))
+
+    async def _steered(self, work: Callable[[], Awaitable[WorkerResult]]) -> WorkerResult:
+        """Have the Worker work; what was asked of it meanwhile, it hears as soon as it does."""
+        worker, asked = self.core.worker, self._steering.asked
+        if asked is not None:
+            stop = worker.cancel if asked == "cancel" else worker.pause
+            # It hears nothing before it has begun; it lets the loop run before its first request.
+            asyncio.get_running_loop().call_soon(stop)
+
+        return await work()
 
     async def _with_compactions(self, result: WorkerResult) -> WorkerResult:
         """Compact and resume as long as the run yields for it."""
@@ -107,7 +143,7 @@ class RunDriver:
             else:
                 await self._compact_in_run(trigger)
 
-            result = await self.core.worker.resume()
+            result = await self._steered(self.core.worker.resume)
 
         return result
 

@@ -10,7 +10,7 @@ import concurrent.futures
 import copy
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, field, frozen
@@ -27,6 +27,7 @@ from pod.context.compressor import Compressor
 from pod.context.engine import ContextEngine
 from pod.context.errors import EngineTimeout
 from pod.context.fence import Fence
+from pod.context.ownership import release_engine
 from pod.context.signature import (
     compress_arguments,
     end_context_engine_session,
@@ -53,8 +54,9 @@ class ModelFacts:
 
     model: str
     context_length: int
-    base_url: str = ""
     provider: str = ""
+    thresholds: Mapping[str, float] = field(factory=dict)
+    """By part of a model's name: at which share of its window to compact."""
 
 
 @define(eq=False)
@@ -89,22 +91,36 @@ class EngineHost(RequestStage):
 
     # ------------------------------------------------------------------ life
 
-    async def start(self, session_id: str, *, model: ModelFacts, **kwargs: object) -> None:
-        """Tell the engine of its model and session; `kwargs` are those the contract names."""
+    async def start(
+        self, session_id: str, *, model: ModelFacts, after: str | None = None, **kwargs: object
+    ) -> None:
+        """Tell the engine of its model and session; `kwargs` are those the contract names.
+
+        `after` is the session that the pod left for this one: what belonged to it is forgotten.
+        """
         if self.builtin is not None:
             return
 
+        engine = self.engine
+
+        def update() -> None:
+            if model.thresholds:
+                engine.model_thresholds = dict(model.thresholds)
+
+            update_context_engine_model(
+                engine,
+                model=model.model,
+                context_length=model.context_length,
+                provider=model.provider,
+            )
+
+        await self._guarded("update_model", update)
+        if after is not None:
+            kwargs["old_session_id"] = after
+            await self._guarded("on_session_reset", engine.on_session_reset)
+
         await self._guarded(
-            "update_model",
-            update_context_engine_model,
-            self.engine,
-            model=model.model,
-            context_length=model.context_length,
-            base_url=model.base_url,
-            provider=model.provider,
-        )
-        await self._guarded(
-            "on_session_start", start_context_engine_session, self.engine, session_id, **kwargs
+            "on_session_start", start_context_engine_session, engine, session_id, **kwargs
         )
 
     async def boundary(
@@ -134,7 +150,7 @@ class EngineHost(RequestStage):
             self._warn("boundary", f"its token counts cannot be reset: {_said(error)}")
 
     async def end(self, session_id: str, history: tuple[Item, ...]) -> None:
-        """Tell the engine that the session ends, and let its thread go."""
+        """Tell the engine that the session ends, and let go of it."""
         if self.builtin is None:
             await self._guarded(
                 "on_session_end",
@@ -144,6 +160,11 @@ class EngineHost(RequestStage):
                 to_messages(history),
             )
 
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Leave the engine to other pods, and let its thread end; idempotent."""
+        release_engine(self.engine)
         self._thread.close()
 
     # ------------------------------------------------------------------ around requests
