@@ -21,7 +21,6 @@ _SAME_FIELDS: dict[type[object], type[protocol.EventData]] = {
     ports.TextDone: protocol.TextDone,
     ports.ToolResulted: protocol.ToolResult,
     ports.PruneApplied: protocol.PruneApplied,
-    ports.Alert: protocol.Alert,
     llm.ToolCallStart: protocol.ToolCallStart,
     llm.ToolCallDone: protocol.ToolCallDone,
     llm.Retrying: protocol.Retry,
@@ -53,6 +52,10 @@ class EventTranslator:
             case ports.UsageMeasured():
                 usage = asdict(event.usage)
                 self._whole(protocol.Usage(**usage, model=event.model or None), ref)
+            case ports.Alert():
+                # It may quote what foreign code raised.
+                message = self.masker.mask(event.message)
+                self._whole(protocol.Alert(level=event.level, message=message), ref)
             case _:
                 self._whole(_SAME_FIELDS[type(event)](**asdict(event, recurse=False)), ref)
 

@@ -102,12 +102,7 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
     summaries = build_provider(own, loaded, home, env) if own else provider
     hooks = load_hooks(loaded)
     gate = permission_hook(manifest.permissions)
-    secrets = {
-        p.key.source.rsplit(" ", 1)[-1]: p.key.value
-        for p in (provider, summaries)
-        if p.key.value is not None
-    }
-    secrets |= {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
+    masker = Masker(_secrets(loaded, provider, summaries))
     return Prepared(
         loaded=loaded,
         home=home,
@@ -115,9 +110,21 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
         summaries=summaries,
         tools=load_tools(loaded),
         hooks=[gate, *hooks] if gate else hooks,
-        system_prompt=system_prompt(loaded),
-        masker=Masker(secrets),
+        # As it is kept, so is it sent; and a later launch finds nothing changed.
+        system_prompt=masker.mask(system_prompt(loaded)),
+        masker=masker,
     )
+
+
+def _secrets(loaded: LoadedManifest, provider: Provider, summaries: Provider) -> dict[str, str]:
+    """Return every secret value that the manifest leads to, by a name that may be shown."""
+    secrets: dict[str, str] = {}
+    for key in (provider.key, summaries.key):
+        name = key.source.rsplit(" ", 1)[-1]
+        if key.value is not None and secrets.setdefault(name, key.value) != key.value:
+            secrets[f"{name} of compaction.provider"] = key.value  # a file of the same name, say
+
+    return secrets | {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
 
 
 def open_store(loaded: LoadedManifest, home: Home) -> FileSessionStore:
@@ -258,7 +265,7 @@ async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
     section = prepared.loaded.manifest.context
 
     def notice(engine: str, message: str) -> None:
-        bus.publish(EngineNotice(engine=engine, message=message))
+        bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
 
     engine: ContextEngine = Compressor(desk)
     if section.engine != Compressor.name:

@@ -136,6 +136,10 @@ def _command_output(command: str, section: FallbackProvider, loaded: LoadedManif
     except subprocess.TimeoutExpired as error:
         problem = f"the command took over {KEY_COMMAND_TIMEOUT_S} s"
         raise _missing(section, loaded, "api_key_command", problem) from error
+    except UnicodeDecodeError:
+        # Without its cause, which holds what was printed.
+        problem = "the command printed what is not text"
+        raise _missing(section, loaded, "api_key_command", problem) from None
 
     value = done.stdout.strip()
     if done.returncode or not value:

@@ -106,7 +106,8 @@ class RunDriver:
         self._steering = steering or Steering()
         self._recovered_at = None
         self._spent = _NO_USAGE
-        core.publish(RunStart(session_id=core.session.session_id, input=text))
+        shown = core.masked(text) if text is not None else None
+        core.publish(RunStart(session_id=core.session.session_id, input=shown))
         core.set_state("running")
         try:
             await core.point_here()
@@ -248,7 +249,7 @@ class RunDriver:
             session_id=self.core.session.session_id,
             output=worker.output if worker else None,
             requests=worker.requests if worker else 0,
-            message=message or (info.message if info else ""),
+            message=self.core.masked(message) or (info.message if info else ""),
             error=info,
             exception=error,
         )
@@ -309,7 +310,7 @@ class RunDriver:
     def measured(self, usage: MeasuredUsage, _model: str) -> None:
         """Take a request's usage: for the engine, and to judge a compaction by its effect."""
         core = self.core
-        self._spent = _sum(self._spent, usage)
+        self._spent += usage
         core.host.after_response(usage)
         pending = core.memory.pending
         if pending is None or not usage.input_tokens:
@@ -340,12 +341,3 @@ def _trigger_of(result: WorkerResult) -> Trigger | None:
 
 def _has_answer(items: Sequence[Item]) -> bool:
     return any(isinstance(item, AssistantMessage) for item in items)
-
-
-def _sum(one: MeasuredUsage, other: MeasuredUsage) -> MeasuredUsage:
-    return MeasuredUsage(
-        (one.input_tokens or 0) + (other.input_tokens or 0),
-        (one.output_tokens or 0) + (other.output_tokens or 0),
-        (one.cache_read or 0) + (other.cache_read or 0),
-        (one.cache_write or 0) + (other.cache_write or 0),
-    )

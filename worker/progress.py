@@ -33,12 +33,7 @@ class RunProgress:
 
     def add(self, usage: Usage) -> None:
         """Add one request's tokens to the run's sum."""
-        self.usage = Usage(
-            (self.usage.input_tokens or 0) + (usage.input_tokens or 0),
-            (self.usage.output_tokens or 0) + (usage.output_tokens or 0),
-            (self.usage.cache_read or 0) + (usage.cache_read or 0),
-            (self.usage.cache_write or 0) + (usage.cache_write or 0),
-        )
+        self.usage += usage
 
     def limit_reached(
         self, now_s: float, *, requests: int | None, tokens: int | None, seconds: float | None

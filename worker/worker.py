@@ -205,7 +205,11 @@ class Worker:
         if not isinstance(record, ItemsRecord):
             return record
 
-        return evolve(record, items=tuple(self.ports.intake(clean_item(i)) for i in record.items))
+        return evolve(record, items=tuple(map(self.as_kept, record.items)))
+
+    def as_kept(self, item: Item) -> Item:
+        """Return an item as the history would keep it: cleaned, and past `Ports.intake`."""
+        return self.ports.intake(clean_item(item))
 
     async def advance_watermark(self, plan: PrunePlan, reason: str) -> None:
         """Journal a prune and send everything before its watermark without content from now on.

@@ -182,7 +182,7 @@ class Compactor:
             threshold=core.thresholds.of(trigger),
             occupancy=tokens,
             generation=core.memory.generation,
-            focus=focus,
+            focus=core.masked(focus) if focus is not None else None,
             would_overflow=trigger == "overflow" or self._would_overflow(tokens),
         )
 
@@ -230,7 +230,9 @@ class Compactor:
     ) -> CompactionDone:
         core = self.core
         old, before = core.session, tuple(core.worker.history)
-        history = (*plan.history, *before[plan.base_len :])
+        known = set(map(id, before))
+        made = (i if id(i) in known else core.worker.as_kept(i) for i in plan.history)
+        history = (*made, *before[plan.base_len :])
         figures = await in_thread(lambda: self._figures(plan, request, history, started_s))
         new = await self._publish(plan, history, figures, in_run=in_run)
         # From here on the new session is the truth: nothing may fail any more, only be told.

@@ -104,7 +104,7 @@ class _Used:
 
     def __call__(self, call: SummaryCall) -> SummaryAnswer:
         answer = self.summarize(call)
-        self.usage = _added(self.usage, answer.usage)
+        self.usage += answer.usage
         return answer
 
 
@@ -189,15 +189,6 @@ def _call(
         parts.append(prompt("repair").replace("{problem}", repair.message))
 
     return SummaryCall(prompt("summarizer_system"), "\n\n".join(parts), assignment.max_tokens)
-
-
-def _added(total: Usage, one: Usage) -> Usage:
-    return Usage(
-        (total.input_tokens or 0) + (one.input_tokens or 0),
-        (total.output_tokens or 0) + (one.output_tokens or 0),
-        (total.cache_read or 0) + (one.cache_read or 0),
-        (total.cache_write or 0) + (one.cache_write or 0),
-    )
 
 
 def output_cap(threshold: int, window: int) -> int:

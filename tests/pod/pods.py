@@ -17,6 +17,7 @@ from tests.fake_provider import SECTIONS, Asked, Say, Script
 
 E = TypeVar("E", bound=EventData)
 
+KEY = "sk-test-0123456789abcdef"
 SYSTEM = "SYSTEM-PROMPT-MARKER. Be brief."
 COMPACT = "[compaction]\ncompact_threshold = 5000\ncompact_retained_turns = 2\n"
 BIG_TOOL = '[tools]\npython = ["tests.pod.big_tools:big"]\n'
@@ -98,7 +99,7 @@ def manifest(
 @asynccontextmanager
 async def living(path: Path, home: Path, *, resume: str | None = None) -> AsyncIterator[Story]:
     """Launch a pod and close it at the end of the block."""
-    environment = {"FAKE_KEY": "sk-test-0123456789abcdef", "NO_PROXY": "*"}
+    environment = {"FAKE_KEY": KEY, "NO_PROXY": "*"}
     pod = Pod.launch(path, home=home, resume=resume, env=environment)
     story = Story(pod)
     pod.listen(story.told.append)

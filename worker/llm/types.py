@@ -66,6 +66,15 @@ class Usage:
     cache_read: int | None = None
     cache_write: int | None = None
 
+    def __add__(self, other: Usage) -> Usage:
+        """Return both together; what a provider did not say counts as none."""
+        return Usage(
+            (self.input_tokens or 0) + (other.input_tokens or 0),
+            (self.output_tokens or 0) + (other.output_tokens or 0),
+            (self.cache_read or 0) + (other.cache_read or 0),
+            (self.cache_write or 0) + (other.cache_write or 0),
+        )
+
 
 @frozen
 class Answer:
