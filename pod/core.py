@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import define, evolve
+from attrs import define
 
 from manifests import CompactionSection, LoadedManifest
 from pod.bus import EventBus
@@ -13,7 +13,7 @@ from pod.compaction.preview import sizes_of
 from pod.compaction.prune_hook import PruneHook
 from pod.compaction.state import CompactionMemory
 from pod.compaction.summarizer import Summarizer
-from pod.compaction.thresholds import Thresholds
+from pod.compaction.thresholds import Thresholds, thresholds_for
 from pod.context.host import EngineHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
@@ -62,7 +62,13 @@ class PodCore:
 
     def learn_window(self, window: int) -> None:
         """Take a window that the provider named, where it is smaller than what was known."""
-        self.thresholds = evolve(self.thresholds, window=window)
+        client = self.worker.client
+        self.thresholds = thresholds_for(
+            self.loaded.manifest.compaction,
+            provider=client.provider,
+            model=client.model,
+            window=window,
+        )
 
     def forked_away(self, old_id: str, new_id: str) -> None:
         """Tell that the log was changed underneath, and that the pod goes on in a fork."""

@@ -52,6 +52,10 @@ class EventTranslator:
             case ports.UsageMeasured():
                 usage = asdict(event.usage)
                 self._whole(protocol.Usage(**usage, model=event.model or None), ref)
+            case ports.TurnStart() | ports.RequestStart():
+                # What an answer that broke off had still held back comes too late now.
+                self._held.clear()
+                self._whole(_SAME_FIELDS[type(event)](**asdict(event)), ref)
             case ports.Alert():
                 # It may quote what foreign code raised.
                 message = self.masker.mask(event.message)

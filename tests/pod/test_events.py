@@ -56,3 +56,15 @@ def test_refs_and_fields_are_passed_on() -> None:
         protocol.Usage(input_tokens=10, output_tokens=2, cache_read=3, model="m"),
         protocol.TurnStart(turn=2),
     ]
+
+
+def test_what_a_broken_stream_left_held_back_is_not_told_in_the_next_one() -> None:
+    """A run that is cancelled while it thinks has no event that could end the thought."""
+    told = translated(
+        (ReasoningDelta(f"it begins with {SECRET[:9]}"), None),
+        (ports.TurnStart(2), None),
+        (ReasoningDelta("anew"), None),
+        (ports.TextDone("done"), ("s", 3)),
+    )
+    thoughts = [data.text for data in told if isinstance(data, protocol.ReasoningDelta)]
+    assert thoughts == ["it begins with ", "anew"]

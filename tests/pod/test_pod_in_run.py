@@ -157,6 +157,20 @@ async def test_too_long_a_prompt_is_compacted_and_asked_again(home: Path) -> Non
             assert story.pod.status().turns == 4
 
 
+@pytest.mark.parametrize("window", [None, 200_000])
+async def test_a_share_of_the_window_counts_for_the_one_that_the_provider_named(
+    home: Path, window: int | None
+) -> None:
+    """With no other threshold it is what makes compaction automatic at all."""
+    extra = '[compaction.model_thresholds]\n"fake" = 0.5\n'
+    with serving(chat(overflowing(4))) as served:
+        async with living(manifest(home, served.base_url, extra, window=window), home) as story:
+            await story.turns("one", "two", "three", "four")
+            assert story.of(RunEnd)[-1].outcome == "finished"
+            assert [start.trigger for start in story.of(CompactionStart)] == ["overflow"]
+            assert story.pod.status().compact_threshold == 4_096
+
+
 async def test_too_long_again_is_an_error_with_the_numbers(home: Path) -> None:
     with serving(chat(overflowing(4, times=99))) as served:
         path = manifest(home, served.base_url, COMPACT.replace("5000", "50000"))
