@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import frozen
 
+from pod.compaction.plan import Sizes
 from worker.items import (
     AssistantMessage,
     Item,
@@ -65,6 +66,16 @@ def choose_cut(
 
     cut = Cut(index, _newest_user_before(items, index))
     return cut if _has_substance(cut.covered(items)) else None
+
+
+def tail_threshold(threshold: int, sizes: Sizes, summary_tokens: int) -> int:
+    """Return the threshold that the tail is measured by: half of it is the most that may stay.
+
+    It is the real one, unless system prompt and tools leave less than that half beside a summary
+    of the largest size: a tail that ends up over the threshold again would be of no use.
+    """
+    room = threshold - sizes.fixed - summary_tokens
+    return max(0, min(threshold, 2 * room))
 
 
 def _cut_by_turns(items: Sequence[Item], retained_turns: int) -> int:

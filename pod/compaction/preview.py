@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from manifests import CompactionSection, LoadedManifest
-from pod.compaction.cut import Cut, choose_cut
+from pod.compaction.cut import Cut, choose_cut, tail_threshold
 from pod.compaction.plan import Sizes
 from pod.compaction.summary import output_cap
 from pod.compaction.thresholds import UNKNOWN_WINDOW, thresholds_for
@@ -67,11 +67,12 @@ def preview(loaded: LoadedManifest, state: SessionState, *, window: int | None) 
     threshold = thresholds_for(
         loaded.manifest.compaction, provider=client.provider, model=client.model, window=window
     ).of("manual")
+    sizes, cap = sizes_of(worker), output_cap(threshold, window or UNKNOWN_WINDOW)
     cut = choose_cut(
-        state.history,
+        apply_prune(list(state.history), min(state.watermark, len(state.history))),
         retained_turns=settings.compact_retained_turns,
         retained_tokens=settings.compact_retained_tokens,
-        threshold=threshold,
+        threshold=tail_threshold(threshold, sizes, cap),
         weigh=worker.meter.weigh,
     )
     return None if cut is None else _preview(state, worker, cut, threshold)

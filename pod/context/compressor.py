@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from manifests import CompactionSection
-from pod.compaction.cut import Cut, choose_cut
+from pod.compaction.cut import Cut, choose_cut, tail_threshold
 from pod.compaction.digest import digest
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest, Sizes
 from pod.compaction.prompts import prompts_digest
@@ -36,16 +36,6 @@ class Desk:
     """The summarizer's own window, in tokens."""
     short_prompt: bool = False
     """Whether the summarizer is a small model that a grammar holds to the sections."""
-
-
-def tail_threshold(threshold: int, sizes: Sizes, summary_tokens: int) -> int:
-    """Return the threshold that the tail is measured by: half of it is the most that may stay.
-
-    It is the real one, unless system prompt and tools leave less than that half beside a summary
-    of the largest size: a tail that ends up over the threshold again would be of no use.
-    """
-    room = threshold - sizes.fixed - summary_tokens
-    return max(0, min(threshold, 2 * room))
 
 
 class Compressor(ContextEngine):

@@ -138,6 +138,26 @@ def test_a_dry_run_foretells_what_is_done_and_does_nothing(desk: Desk) -> None:
     assert (seen["covered_items"], seen["is_possible"]) == (4, True)
 
 
+def test_a_dry_run_foretells_a_tail_that_must_be_short_beside_a_long_system_prompt(
+    desk: Desk,
+) -> None:
+    def script(asked: Asked, n: int) -> Say:
+        return Say(SUMMARY if asked.wants_summary else "word " * 100)
+
+    with serving(script) as served:
+        long_prompt = f'[worker]\nsystem_prompt = "{"s" * 5_000}"\n'
+        manifest = desk.manifest(served.base_url, COMPACT + long_prompt)
+        session = grown(desk, manifest, 4)
+        set_to = ["--set", "compaction.compact_threshold=2000"]
+        args = ["sessions", "compact", session, "--manifest", manifest, *set_to, "--json"]
+        seen = json.loads(desk.pod(*args, "--dry-run").stdout)
+        done = json.loads(desk.pod(*args).stdout)
+
+    assert seen["is_possible"]
+    assert seen["covered_items"] == done["items_before"] - done["items_after"] + 1
+    assert seen["covered_items"] > 4, "the two turns of the manifest would be too much"
+
+
 def test_a_dry_run_needs_no_key(desk: Desk) -> None:
     with serving(talking) as served:
         manifest = desk.manifest(served.base_url, COMPACT)
