@@ -14,6 +14,9 @@ import orjson
 
 from worker.text import clean_text
 
+FORMAT = 1
+"""The version of the log's format, as a session's first entry says it. Older ones are read."""
+
 GENESIS = "0" * 64
 """What entry 0 has for `prev`."""
 

@@ -6,6 +6,7 @@
     ├── SessionNotFound      no log of that id
     ├── UnknownEntry         a hash, or its prefix, that names no entry of that session, or several
     ├── SessionDamaged       something in the log does not verify; nothing was changed
+    │   └── NewerFormat      the log is of a format that this version does not know
     ├── SessionInUse         another writer holds the session
     ├── HeadMismatch         the log changed underneath its writer
     ├── Fenced               somebody else has taken over the right to write
@@ -112,6 +113,20 @@ class SessionDamaged(SessionStoreError):
         self.seq = seq
         self.reason = reason
         self.good_entries = good_entries
+
+
+class NewerFormat(SessionDamaged):
+    """The log was written in a format that this version does not know. It may well be whole."""
+
+    def __init__(self, session_id: str, found: int, known: int) -> None:
+        reason = f"is of format {found}, and this version reads up to format {known}"
+        super().__init__(session_id, 0, reason, 0)
+        SessionStoreError.__init__(
+            self,
+            f"session {session_id} is of format {found}: this version reads up to format {known}",
+            "nothing was changed; use the version of podworker that wrote it, or a newer one",
+        )
+        self.format = found
 
 
 class SessionInUse(SessionStoreError):

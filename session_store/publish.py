@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from .blobs import blobs_of
-from .chain import START, EntryRef
+from .chain import FORMAT, START, EntryRef
 from .disk import Disk
 from .encoder import Encoder
 from .files import FileLogs
 from .layout import Layout
 from .port import Logs, Payloads
-
-FORMAT = 1
-"""The version of the log's format."""
 
 
 class SessionMaker:

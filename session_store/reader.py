@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 from .anchor import Anchor
 from .blobs import BlobUnusable, blobs_of, names_blobs, with_blobs_put_back
-from .chain import NOWHERE, START, Entry, EntryRef, Look, Position, Walk, pass_by
+from .chain import FORMAT, NOWHERE, START, Entry, EntryRef, Look, Position, Walk, pass_by
 from .disk import Disk
-from .errors import SessionDamaged, SessionNotFound
+from .errors import NewerFormat, SessionDamaged, SessionNotFound
 from .files import FileLogs
 from .layout import Layout
 from .port import Logs, Payloads
-from .recovery import Aborted, Damaged, Sound, Verdict, judge
+from .recovery import Aborted, Damaged, Newer, Sound, Verdict, judge
 
 
 class Scan:
@@ -29,7 +29,7 @@ class Scan:
         self._session_id = session_id
         self._anchor = anchor
         self._walk = Walk(file, start, anchor if isinstance(anchor, EntryRef) else None)
-        self._wrong = ""
+        self._wrong = False
         self.verdict: Verdict = Sound()
 
     @property
@@ -60,11 +60,12 @@ class Scan:
     def _first(self) -> Entry | None:
         """Return the entry that starts the session, if the pass begins with it and it is good."""
         first = None if self.position.seq else next(iter(self._walk), None)
-        self._wrong = "" if first is None else self._wrong_start(first)
-        if self._wrong:
-            self.verdict = Damaged(0, self._wrong)
+        verdict = None if first is None else wrong_start(first, self._session_id)
+        if verdict is None:
+            return first
 
-        return None if self._wrong else first
+        self._wrong, self.verdict = True, verdict
+        return None
 
     def _judge(self) -> Verdict:
         if not isinstance(self._anchor, str):
@@ -77,13 +78,6 @@ class Scan:
             if isinstance(verdict, Damaged)
             else Damaged(head.seq if head else 0, self._anchor)
         )
-
-    def _wrong_start(self, entry: Entry) -> str:
-        if entry.kind != "session_start":
-            return "is not the start of a session"
-
-        owner = entry.data.get("session_id")
-        return "" if owner == self._session_id else f"says that the log is of session {owner}"
 
 
 class Reader:
@@ -165,13 +159,33 @@ def anchor_of(logs: Logs, session_id: str) -> EntryRef | str | None:
     return anchor.ref if isinstance(anchor, Anchor) else anchor
 
 
+def wrong_start(entry: Entry, session_id: str) -> Damaged | None:
+    """Return what is wrong with the entry as the first one of the session, or None."""
+    if entry.kind != "session_start":
+        return Damaged(0, "is not the start of a session")
+
+    owner = entry.data.get("session_id")
+    if owner != session_id:
+        return Damaged(0, f"says that the log is of session {owner}")
+
+    found = entry.data.get("format", FORMAT)
+    if type(found) is not int or found < 1:
+        return Damaged(0, "is of no format that there is")
+
+    reason = f"is of format {found}, and this version reads up to format {FORMAT}"
+    return Newer(0, reason, found) if found > FORMAT else None
+
+
 def raise_if_unusable(session_id: str, verdict: Verdict, position: Position) -> None:
     """Return if a log of this verdict can be used.
 
     Raises:
-        SessionDamaged: It is damaged.
+        SessionDamaged: It is damaged, or of a format that only a newer version knows.
         SessionNotFound: Its creation was never finished.
     """
+    if isinstance(verdict, Newer):
+        raise NewerFormat(session_id, verdict.format, FORMAT)
+
     if isinstance(verdict, Damaged):
         good = min(position.seq, verdict.seq)
         raise SessionDamaged(session_id, verdict.seq, verdict.reason, good)

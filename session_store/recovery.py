@@ -51,6 +51,13 @@ class Damaged:
     reason: str
 
 
+@frozen
+class Newer(Damaged):
+    """The log is of a format that only a newer version knows."""
+
+    format: int
+
+
 Verdict: TypeAlias = Sound | NoNewline | Torn | Aborted | Damaged
 
 

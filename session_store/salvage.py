@@ -24,7 +24,7 @@ from .disk import Disk, storing
 from .errors import SessionDamaged, SessionNotFound, Unsuitable
 from .fold import Fold
 from .layout import Layout
-from .reader import with_payload
+from .reader import with_payload, wrong_start
 from .verify import verify_session
 
 _GLUE = b'}{"hash":"'
@@ -189,8 +189,9 @@ def _kept(
 
 
 def _check_start(entry: Entry, session_id: str) -> None:
-    if entry.kind != "session_start" or entry.data.get("session_id") != session_id:
-        raise SessionDamaged(session_id, 0, "is not the start of this session", 0)
+    verdict = wrong_start(entry, session_id)
+    if verdict is not None:
+        raise SessionDamaged(session_id, 0, verdict.reason, 0)
 
 
 def _nothing(error: SessionDamaged) -> SessionDamaged:
