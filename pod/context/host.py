@@ -117,7 +117,9 @@ class EngineHost(RequestStage):
         await self._guarded("update_model", update)
         if after is not None:
             kwargs["old_session_id"] = after
-            await self._guarded("on_session_reset", engine.on_session_reset)
+            reset = getattr(engine, "on_session_reset", None)
+            if callable(reset):
+                await self._guarded("on_session_reset", reset)
 
         await self._guarded(
             "on_session_start", start_context_engine_session, engine, session_id, **kwargs
@@ -214,7 +216,7 @@ class EngineHost(RequestStage):
             copy.deepcopy(given),
             conversation_messages=conversation,
             incoming_message=copy.deepcopy(incoming),
-            budget_tokens=self.engine.context_length or 0,
+            budget_tokens=getattr(self.engine, "context_length", 0) or 0,
         )
         if chosen is None:
             return None

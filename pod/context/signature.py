@@ -85,12 +85,16 @@ def update_context_engine_model(
 ) -> None:
     """Call `engine.update_model` once, with as much of `details` as it takes.
 
-    `details`: `base_url`, `api_key`, `provider`, `api_mode`.
+    `details`: `base_url`, `api_key`, `provider`, `api_mode`. Nothing happens where the engine has
+    no such method.
     """
+    function: Callable[..., object] | None = getattr(engine, "update_model", None)
+    if not callable(function):
+        return
+
     known = ("base_url", "api_key", "provider", "api_mode")
     candidates: dict[str, object] = {"model": model, "context_length": context_length}
     candidates |= {name: details.get(name, "") for name in known}
-    function: Callable[..., object] = engine.update_model
     parameters = _parameters(function)
     if parameters is None:
         function(model, context_length)

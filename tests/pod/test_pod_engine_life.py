@@ -144,3 +144,38 @@ async def test_a_launch_that_fails_leaves_the_engine_to_the_next_one(
         async with living(changed, home, resume=pointer(home)) as story:
             assert story.pod.status().engine == "diary"
             assert not story.of(EngineNotice)
+
+
+class Bare:
+    """Duck-typed: what an engine must have, and nothing else."""
+
+    name = "bare"
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        return False
+
+    def compress(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return messages
+
+    def select_context(self, messages: list[dict[str, Any]], **_: object) -> None:
+        """Leave them."""
+
+
+async def test_an_engine_needs_no_more_than_it_must_have(home: Path) -> None:
+    folder = home / "plugins" / "bare"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "plugin.yaml").write_text("name: bare\nversion: 0.1.0\ndescription: bare\n")
+    (folder / "__init__.py").write_text(
+        f"from {__name__} import Bare\n\n\n"
+        "def register(ctx):\n    ctx.register_context_engine(Bare())\n"
+    )
+    with serving(chat(short)) as served:
+        path = manifest(home, served.base_url, '[context]\nengine = "bare"\n')
+        async with living(path, home) as story:
+            await story.pod.new()
+            assert story.pod.status().engine == "bare"
+            assert (await story.pod.run("one")).outcome == "finished"
+            assert not story.of(EngineNotice)
