@@ -29,6 +29,8 @@ PROVIDER_KINDS: tuple[str, ...] = get_args(ProviderKind)
 """Every value of `provider.kind`, in the order they are documented."""
 
 SCRIPT_KINDS = ("scripted", "replay")
+UNREACHED_KINDS = ("local", *SCRIPT_KINDS)
+"""Kinds that answer without a server of somebody's: they take no address and no key."""
 _URL_WORDS = 'must be a URL that begins with "http://" or "https://"'
 KEY_SOURCES = ("api_key_env", "api_key_file", "api_key_command")
 
@@ -44,12 +46,20 @@ def _url(text: str, info: ValidationInfo) -> str:
     url = expand(text, info)
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         raise mistake(_URL_WORDS) from None
 
     if not usable or any(c.isspace() for c in url):
         raise mistake(_URL_WORDS)
+
+    try:
+        has_port = parts.port != 0
+    except ValueError:
+        has_port = False
+
+    if not has_port:
+        raise mistake("must have a port from 1 to 65535, or none")
 
     if parts.username is not None or parts.password is not None:
         raise mistake("must not carry a name or password; use api_key_env for the key")
@@ -114,6 +124,14 @@ class FallbackProvider(Section):
 
         if kind in PROVIDER_KINDS and kind not in SCRIPT_KINDS:
             yield from _network_rules(str(kind), given)
+
+        if kind in UNREACHED_KINDS:
+            for key in ("base_url", *KEY_SOURCES):
+                if given.get(key) is not None:
+                    yield (
+                        key,
+                        f'has no meaning for kind "{kind}", which reaches no server; leave it out',
+                    )
 
         sources = [key for key in KEY_SOURCES if given.get(key) is not None]
         if len(sources) > 1:

@@ -161,12 +161,20 @@ def test_a_manifest_made_in_python_is_held_to_the_same_rules() -> None:
         ProviderSection(kind="gemini", model="m", api_key_env="A", api_key_file="b")
 
 
+@pytest.mark.parametrize("key", ["base_url", "api_key_env", "api_key_file", "api_key_command"])
+def test_a_kind_without_a_server_takes_no_address_and_no_key(key: str) -> None:
+    value = "https://x/v1" if key == "base_url" else "NAME"
+    with pytest.raises(ValidationError, match='no meaning for kind "local"'):
+        ProviderSection.model_validate({"kind": "local", "model": "m", key: value})
+
+
 @pytest.mark.parametrize("kind", PROVIDER_KINDS)
 def test_every_kind_can_be_had_and_be_a_fallback(kind: Any) -> None:
     script = "answers.jsonl" if kind in ("scripted", "replay") else None
-    fallback = FallbackProvider(kind=kind, model="m", base_url="https://x/v1", script=script)
+    address = None if kind in ("local", "scripted", "replay") else "https://x/v1"
+    fallback = FallbackProvider(kind=kind, model="m", base_url=address, script=script)
     provider = ProviderSection(
-        kind=kind, model="m", base_url="https://x/v1", script=script, fallbacks=(fallback,)
+        kind=kind, model="m", base_url=address, script=script, fallbacks=(fallback,)
     )
 
     assert provider.fallbacks == (fallback,)
