@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import os
 import re
 from collections.abc import Mapping
 from datetime import UTC
@@ -63,7 +64,7 @@ _REFUSING_CODES = frozenset(
 # A limit that no waiting lifts: the account has no money left.
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_error", "exceeded_current_quota_error"})
 
-_UNAVAILABLE_HINT = "wait and try again, or name another model in provider.fallbacks"
+_UNAVAILABLE_HINT = "wait and try again, or use another model"
 
 
 @frozen
@@ -310,8 +311,9 @@ def unavailable(endpoint: Endpoint, what: str) -> Failure:
     return Failure(error, is_retryable=True)
 
 
-def unreachable(endpoint: Endpoint, why: str) -> Failure:
+def unreachable(endpoint: Endpoint, cause: Exception) -> Failure:
     """Return the failure of a connection that could not be made."""
+    why = _root_words(cause)
     error = ProviderUnreachable(
         f"no connection to {endpoint.provider} at {endpoint.shown_url} ({endpoint.mask(why)})",
         provider=endpoint.provider,
@@ -319,6 +321,22 @@ def unreachable(endpoint: Endpoint, why: str) -> Failure:
     )
     # A certificate does not become right by asking again.
     return Failure(error, is_retryable="CERTIFICATE" not in why.upper())
+
+
+def _root_words(error: Exception) -> str:
+    """Return why, in the system's own words where it gave any: wrappers say only that it failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):  # one for each address of the host
+            cause = cause.exceptions[0]
+        elif isinstance(cause, OSError) and cause.strerror:
+            # asyncio puts words of its own in the place of the system's; TLS and names have theirs.
+            is_system = type(cause).__module__ == OSError.__module__ and bool(cause.errno)
+            return clean_text(os.strerror(cause.errno or 0) if is_system else cause.strerror)
+        else:
+            cause = cause.__cause__ or cause.__context__
+
+    return clean_text(str(error)) or type(error).__name__
 
 
 def unusable(endpoint: Endpoint) -> Failure:

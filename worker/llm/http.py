@@ -464,7 +464,7 @@ def _translated(endpoint: Endpoint) -> Iterator[None]:
     try:
         yield
     except _NOT_CONNECTED as error:
-        raise _NotConnected(unreachable(endpoint, _words(error))) from error
+        raise _NotConnected(unreachable(endpoint, error)) from error
     except _UNUSABLE:
         # Without its words and cause: they may quote a header, and so the key.
         raise _Failed(unusable(endpoint)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import socket
 import traceback
 from typing import Any
 
@@ -19,6 +20,7 @@ from worker.errors import (
     ProviderError,
     ProviderRefused,
     ProviderUnavailable,
+    ProviderUnreachable,
     StreamBroken,
 )
 from worker.llm import RetryPolicy
@@ -270,6 +272,16 @@ async def test_every_foreign_error_is_translated_after_content(cls: type[BaseExc
     error = await error_of(httpx.Response(200, stream=Stream()))
     assert isinstance(error, StreamBroken)
     assert error.partial is not None
+
+
+async def test_a_connection_that_cannot_be_made_is_told_in_the_systems_words() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    # `localhost` may be several addresses, each with an error of its own.
+    for host in ("127.0.0.1", "localhost"):
+        with pytest.raises(ProviderUnreachable, match=r"\(Connection refused\)"):
+            await ask(client(f"http://{host}:{port}/v1", retry=ONCE))
 
 
 async def test_an_error_of_our_own_is_not_hidden() -> None:
