@@ -100,7 +100,7 @@ def covered_by(store: FileSessionStore, state: SessionState) -> Covered | None:
         None,
     )
     if covers is not None:
-        old = store.restore(covers.session_id, at=covers.head_hash).history
+        old = _as_it_was(store, state, covers.session_id, covers.head_hash)
         uids = [item.uid for item in old]
         if covers.first_uid in uids and covers.last_uid in uids:
             span = slice(uids.index(covers.first_uid), uids.index(covers.last_uid) + 1)
@@ -112,8 +112,21 @@ def covered_by(store: FileSessionStore, state: SessionState) -> Covered | None:
 
     session_id, digest = state.compacted_from
     kept = {item.uid for item in state.history}
-    old = store.restore(session_id, at=digest).history
+    old = _as_it_was(store, state, session_id, digest)
     return Covered(session_id, tuple(item for item in old if item.uid not in kept))
+
+
+def _as_it_was(
+    store: FileSessionStore, state: SessionState, session_id: str, digest: str
+) -> Sequence[Item]:
+    from session_store import SessionNotFound, UnknownEntry
+
+    try:
+        return store.restore(session_id, at=digest).history
+    except (SessionNotFound, UnknownEntry) as error:
+        # Of a removed one there may be left what its forks need, and no more.
+        why = f"it was removed, and what session {state.session_id} stands for with it"
+        raise SessionNotFound(session_id, why) from error
 
 
 def transcript(found: Iterable[Step]) -> Iterator[list[str]]:

@@ -365,6 +365,22 @@ def test_covered_says_when_the_old_session_is_gone(store: FileSessionStore) -> N
     assert old in done.stderr
 
 
+@pytest.mark.parametrize("has_fork", [False, True])
+def test_covered_says_when_the_old_session_was_removed(
+    store: FileSessionStore, has_fork: bool
+) -> None:
+    old = made(store, "one", "two")
+    new = compacted(store, old, 4)
+    if has_fork:
+        store.fork(old, at=next(iter(store.entries(old))).hash)
+    assert pod("rm", old, "--detach", "--yes").exit_code == 0
+
+    done = pod("show", new, "--covered")
+
+    assert done.exit_code == 2
+    assert f"no session {old}: it was removed" in done.stderr
+
+
 def test_show_of_a_damaged_session_says_what_to_do(store: FileSessionStore) -> None:
     session_id = made(store, "one")
     path = store.layout.log(session_id)
