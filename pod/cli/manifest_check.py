@@ -116,7 +116,9 @@ class Checkup:
     # ------------------------------------------------------------------ the rest
 
     def _engine(self) -> Finding:
-        from pod.context.discovery import find_engine
+        from pod.context.discovery import BUILT_IN, find_engine
+        from pod.context.errors import EngineUnavailable
+        from pod.context.loader import load_engine
 
         name = self.loaded.manifest.context.engine
         info = find_engine(name, self.home.plugins)
@@ -127,6 +129,13 @@ class Checkup:
         if info.problem:
             told = f"{name}: {info.problem}; the built-in compressor would be used"
             return Finding("warn", "engine", told, f"pod engines show {name}")
+
+        if name != BUILT_IN:
+            try:
+                load_engine(name, self.home.plugins)
+            except EngineUnavailable as error:
+                told = f"{name}: {error.reason}; the built-in compressor would be used"
+                return Finding("warn", "engine", told, f"pod engines show {name}")
 
         return Finding("ok", "engine", f"{name} ({info.source})")
 

@@ -129,6 +129,16 @@ def test_an_engine_that_is_not_there_is_a_warning_as_the_built_in_takes_over(des
     assert found(desk, desk.scripted())["engine"]["level"] == "ok"
 
 
+def test_an_engine_that_does_not_load_is_a_warning_too(desk: Desk) -> None:
+    folder = desk.home / "plugins" / "broken"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: broken\n")
+    (folder / "__init__.py").write_text("raise RuntimeError('no such luck')\n")
+    seen = found(desk, desk.scripted(extra='[context]\nengine = "broken"\n'))["engine"]
+    assert seen["level"] == "warn"
+    assert "broken: RuntimeError: no such luck; the built-in compressor" in seen["detail"]
+
+
 def test_the_session_that_the_pod_would_go_on_with_is_looked_at(desk: Desk) -> None:
     manifest = desk.scripted({"text": "first"})
     desk.pod("run", manifest, "one")
