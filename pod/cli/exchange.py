@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .failures import WRONG_USE, report, reported
+from .failures import exit_code, report, reported
 from .listing import counted, quoted, say, say_json
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def import_command(
 
     store = open_store()
     rows: list[dict[str, object]] = []
-    failed = False
+    code = 0
     for path in files:
         try:
             with _regular(path) as readable:
@@ -67,7 +67,7 @@ def import_command(
         except SessionStoreError as error:
             # One file that cannot be read keeps no other from being imported.
             report(error)
-            failed = True
+            code = code or exit_code(error)
             continue
 
         if as_json:
@@ -79,8 +79,7 @@ def import_command(
     if as_json:
         say_json(rows)
 
-    if failed:
-        context.exit(WRONG_USE)
+    context.exit(code)
 
 
 @click.command("export")

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from pod.cli.sessions import sessions
 from session_store import Durability, FileSessionStore
+from tests.pod.full_disk import files_no_larger_than
 from tests.session_store.exchange.sources import claude, got, lines, text, use
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +106,15 @@ def test_a_file_that_is_none_of_these_costs_no_other(
     assert pod("import", source, "--format", "word").exit_code == 2
     assert pod("import", tmp_path / "nowhere").exit_code == 2
     assert pod("import", source, "--pod", "../up").exit_code == 2
+
+
+def test_a_full_disk_is_no_wrong_use(store: FileSessionStore, source: Path) -> None:
+    with files_no_larger_than(100):
+        done = pod("import", source)
+
+    assert done.exit_code == 1
+    assert "cannot write session" in done.stderr
+    assert pod("import", source).exit_code == 0
 
 
 def test_a_pipe_can_be_imported(store: FileSessionStore, tmp_path: Path) -> None:
