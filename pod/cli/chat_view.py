@@ -9,6 +9,7 @@ from pod.pod import PodStatus
 from pod.protocol import Envelope
 
 from .answer_stream import AnswerStream
+from .listing import counted
 from .narrator import Narrator
 from .notes import Scene
 
@@ -88,11 +89,12 @@ def status_lines(status: PodStatus) -> list[str]:
     """Return what `/status` says."""
     window = "not known" if status.window is None else f"{status.window:,} tokens"
     context = f"{status.occupancy:,} tokens ({status.occupancy_source})"
+    history = f"{counted(status.history_len, 'item')}, {counted(status.turns, 'turn')}"
     lines = [
         f"session     {status.session_id}",
         f"model       {status.provider}/{status.model}",
         f"window      {window}",
-        f"context     {context}, {status.history_len} items, {status.turns} turns",
+        f"context     {context}, {history}",
         f"engine      {status.engine}",
         f"compaction  {_compaction(status)}",
     ]

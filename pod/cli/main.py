@@ -97,6 +97,10 @@ class LazyGroup(click.Group):
             raise
         # The supervision point of the whole program: nobody is shown a bare traceback.
         except Exception as error:
+            if isinstance(error, BrokenPipeError) and is_about_output(error):
+                # Else click ends the process itself, with a code that says the command failed.
+                raise click.exceptions.Exit(report_output(error)) from None
+
             if is_about_output(error):
                 raise
 

@@ -35,7 +35,8 @@ def note(data: EventData, scene: Scene) -> str | None:
 def _told(data: EventData) -> str | None:
     match data:
         case protocol.ToolResult():
-            return f"  {data.name}{' failed' if data.is_error else ''}: {data.summary}"
+            told = f"{data.name} failed: " if data.is_error else f"{data.name}: "
+            return f"  {told}{data.summary.removeprefix(told)}"
         case protocol.Retry():
             return f"  {data.reason}; trying again in {data.delay_s:.1f} s (try {data.attempt + 1})"
         case protocol.EngineNotice() | protocol.Alert():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pod.cli.chat_view import status_lines
 from pod.cli.gauge import gauge
 from pod.cli.markdown_stream import finished_blocks
 from pod.pod import PodStatus
@@ -234,6 +235,10 @@ def status(occupancy: int, **changes: object) -> PodStatus:
         "generation": 0,
     }
     return PodStatus(**{**values, **changes})  # type: ignore[arg-type]  # values by name
+
+
+def test_status_counts_one_turn_as_one() -> None:
+    assert "context     40 tokens (measured), 2 items, 1 turn" in status_lines(status(40))
 
 
 @pytest.mark.parametrize(

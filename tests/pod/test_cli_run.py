@@ -499,6 +499,13 @@ def test_ctrl_c_in_a_compaction_keeps_the_old_session(desk: Desk) -> None:
     assert len(desk.logs()) == 1
 
 
+def test_a_tool_that_failed_is_named_once(desk: Desk) -> None:
+    desk.write("raising.py", "def boom() -> str:\n    'Go.'\n    raise ValueError('no luck')\n")
+    answers = [{"tool_calls": [{"name": "boom", "arguments": {}}]}, {"text": "done"}]
+    manifest = desk.scripted(*answers, extra='[tools]\npython = ["raising:boom"]\n')
+    assert desk.pod("run", manifest, "go").stderr == "  boom failed: ValueError: no luck\n"
+
+
 def test_nobody_reading_is_no_traceback(desk: Desk) -> None:
     many = [{"text": "x" * 20_000, "deltas": ["x" * 200] * 100}]
     with desk.start("run", desk.scripted(*many), "go") as process:
@@ -510,6 +517,25 @@ def test_nobody_reading_is_no_traceback(desk: Desk) -> None:
 
     assert process.returncode == 141
     assert err == b""
+
+
+def test_a_listing_that_nobody_reads_ends_as_an_answer_does(desk: Desk) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        line = desk.command("engines", "list")
+        done = subprocess.run(
+            line,
+            cwd=desk.work,
+            env=desk.environment(),
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("command", [["run", "full.toml", "hi"], ["--help"]])
