@@ -28,7 +28,8 @@ KEY_COMMAND_TIMEOUT_S = 30
 LOCAL_IDLE_TIMEOUT_S = 900.0
 """A small machine may read a long prompt for minutes before the first token."""
 
-_BUILT = ("openai", "openai_compatible", "ollama", "local", "scripted")
+BUILT_KINDS = ("openai", "openai_compatible", "ollama", "local", "scripted")
+"""The values of `provider.kind` that this version can speak to."""
 
 
 @frozen
@@ -60,9 +61,9 @@ def build_provider(
         KeyMissing: The key is not where the manifest says.
         WorkerError: The script or model file cannot be used.
     """
-    if section.kind not in _BUILT:
+    if section.kind not in BUILT_KINDS:
         message = f'provider kind "{section.kind}" is not built in this version'
-        raise NotBuilt(message, hint=f"use one of {', '.join(_BUILT)}")
+        raise NotBuilt(message, hint=f"use one of {', '.join(BUILT_KINDS)}")
 
     if section.kind == "scripted":
         return Provider(_scripted(section.script or "", section, loaded), Key(None, "none"))

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pod.errors import NotBuilt, PluginFailed
+from pod.providers import BUILT_KINDS
 from worker.errors import ToolDefinitionError, WorkerError
 from worker.hooks import Hook, Skip, ToolCallView
 from worker.text import clean_text
@@ -26,6 +27,7 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
     session = manifest.budgets.session
     summaries = compaction.provider if compaction else None
     asked = {
+        f'provider.kind = "{manifest.provider.kind}"': manifest.provider.kind not in BUILT_KINDS,
         "tools.builtin": bool(tools and tools.builtin),
         "tools.mcp": bool(tools and tools.mcp),
         "context.options": bool(manifest.context.options),
@@ -46,7 +48,15 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
     if named:
         words = "is" if len(named) == 1 else "are"
         message = f"{loaded.path}: {', '.join(named)} {words} not built in this version"
-        raise NotBuilt(message, hint="take it out of the manifest")
+        raise NotBuilt(message, hint=_instead(manifest.provider.kind, len(named)))
+
+
+def _instead(kind: str, missing: int) -> str:
+    use_another = f"use one of {', '.join(BUILT_KINDS)}"
+    if kind in BUILT_KINDS:
+        return f"take {'it' if missing == 1 else 'them'} out of the manifest"
+
+    return use_another if missing == 1 else f"{use_another}, and take the rest out of the manifest"
 
 
 def load_tools(loaded: LoadedManifest) -> list[Tool]:

@@ -49,6 +49,20 @@ def test_fallbacks_are_refused(home: Path) -> None:
         refuse_unbuilt(load_manifest(path, env={}))
 
 
+def test_a_provider_is_named_beside_the_rest(home: Path) -> None:
+    text = '[pod]\nname = "p"\n[provider]\nkind = "anthropic"\nmodel = "m"\n'
+    path = home / "other.toml"
+    path.write_text(text)
+    with pytest.raises(NotBuilt, match=r': provider\.kind = "anthropic" is not built') as caught:
+        refuse_unbuilt(load_manifest(path, env={}))
+
+    assert caught.value.hint == ("use one of openai, openai_compatible, ollama, local, scripted")
+    path.write_text(text + '[compaction]\nprune_policy = "break_even"\n')
+    both = r': provider\.kind = "anthropic", compaction\.prune_policy = "break_even" are not built'
+    with pytest.raises(NotBuilt, match=both):
+        refuse_unbuilt(load_manifest(path, env={}))
+
+
 def test_a_plain_manifest_is_not(home: Path) -> None:
     path = manifest(home, "http://127.0.0.1:1/v1", "[compaction]\ncompact_threshold = 5000\n")
     refuse_unbuilt(load_manifest(path, env={}))
