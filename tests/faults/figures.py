@@ -16,6 +16,10 @@ import pytest
 RAM = Path("/dev/shm")
 
 
+SEED = int(os.environ.get("FAULTS_SEED", "0")) * 10**9
+"""Where the seeds begin: another round of a long run has others."""
+
+
 def figure(name: str, default: int) -> int:
     """How much to do: the default, or what FAULTS_<NAME> says."""
     return int(os.environ.get(f"FAULTS_{name}", default))
@@ -31,7 +35,7 @@ def within(seconds: float) -> pytest.MarkDecorator:
     return pytest.mark.timeout(float(os.environ.get("FAULTS_TIMEOUT", seconds)))
 
 
-def report(test: str, **counts: int | str) -> None:
+def report(test: str, **counts: int) -> None:
     """Note down what a test did, for whoever sums it up."""
     path = os.environ.get("FAULTS_REPORT")
     if path:

@@ -31,7 +31,8 @@ async def run_until_killed(manifest: Path, home: Path) -> None:
     resume = FileSessionStore(home).pointer("probe")
     async with Pod.launch(manifest, home=home, resume=resume, env=ENVIRONMENT) as pod:
         pod.on(ToolCallStart, lambda _: tell("calling"))
-        while True:
+        parent = os.getppid()
+        while os.getppid() == parent:  # else nobody is there who would kill it
             await pod.run("do the next thing")
             await pod.idle()
 

@@ -15,7 +15,7 @@ from session_store import FileSessionStore, SessionDamaged, SessionStoreError
 from session_store.blobs import Blobs
 from session_store.chain import START, Position, encode_entry
 from session_store.index import SessionIndex
-from tests.faults.figures import figure, report, shares, within
+from tests.faults.figures import SEED, figure, report, shares, within
 from tests.faults.lives import QuietDisk
 from tests.session_store.builders import a_store, begun, told
 
@@ -141,7 +141,7 @@ def test_any_bytes_end_in_a_verdict_or_an_error_of_ours(
     path = store.layout.log(session_id)
     runs, refused = shares(RUNS // 3, PARTS)[part], 0
     for number in range(runs):
-        chance = random.Random(f"{part} {number}")  # noqa: S311  a repeatable choice, no secret
+        chance = random.Random(f"{SEED} {part} {number}")  # noqa: S311  a repeatable choice, no secret
         path.write_bytes(change(data, chance))
         path.chmod(0o600)
         refused += uses_it(store, session_id)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.figures import figure, report, shares, within
+from tests.faults.figures import SEED, figure, report, shares, within
 from tests.session_store.builders import a_store, audit, begun
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,8 @@ def test_every_acknowledged_entry_outlives_the_kill(ram: Path, home: Path, part:
     left, torn, told, session_number = shares(KILLS, PARTS)[part], 0, 0, 0
     while left > 0:
         kills = min(left, KILLS_OF_ONE_SESSION)
-        acknowledged, recovered = killed(place / str(session_number), part * 10**6 + left, kills)
+        seed = SEED + part * 10**6 + left
+        acknowledged, recovered = killed(place / str(session_number), seed, kills)
         told, torn = told + acknowledged, torn + recovered
         left, session_number = left - kills, session_number + 1
 

@@ -22,15 +22,17 @@ from worker.items import user_message
 ROOT = Path(__file__).resolve().parents[2]
 TAILED = figure("TAILED_ENTRIES", 20_000)
 READERS = 2
-FORKS_WHILE_WRITTEN = figure("FORKS_WHILE_WRITTEN", 500)
+MOST_ENTRIES = 20_000
+LOOKED_AT = 40
+FORKS_WHILE_WRITTEN = figure("FORKS_WHILE_WRITTEN", 300)
 FORKS_OF_ONE = figure("FORKS_OF_ONE", 1_000)
 ITEMS_OF_ONE = figure("ITEMS_OF_ONE", 100_000)
 
 
-def writer(home: Path, session_id: str, upto: int) -> subprocess.Popen[bytes]:
+def writer(home: Path, session_id: str, upto: int, pause_s: float = 0.0) -> subprocess.Popen[bytes]:
     script = str(Path(__file__).with_name("write_for_ever.py"))
     return subprocess.Popen(
-        [sys.executable, script, str(home), session_id, str(upto)],
+        [sys.executable, script, str(home), session_id, str(upto), str(pause_s)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
 
@@ -116,11 +118,11 @@ def test_who_follows_a_session_misses_nothing_and_sees_nothing_twice(ram: Path) 
 def test_forks_of_a_session_that_is_written_name_what_is_there(ram: Path) -> None:
     store, session_id = a_session(ram)
     forks: list[str] = []
-    with writer(ram, session_id, 10**9) as process:
+    with writer(ram, session_id, MOST_ENTRIES, 0.02) as process:
         try:
             while len(forks) < FORKS_WHILE_WRITTEN:
-                # Every third is a fork of a fork, or of the fork of one.
-                parent = forks[-1] if forks and len(forks) % 3 == 0 else session_id
+                # Every third is a fork of a fork.
+                parent = forks[-1] if len(forks) % 3 == 1 else session_id
                 forks.append(store.fork(parent))
         finally:
             process.send_signal(signal.SIGKILL)
@@ -128,14 +130,19 @@ def test_forks_of_a_session_that_is_written_name_what_is_there(ram: Path) -> Non
     store.open(session_id).close()
     hashes = {entry["hash"] for entry in audit(store.layout.log(session_id))}
     for fork in forks:
-        state = store.restore(fork)
-        assert state.forked_from is not None
-        parent, digest = state.forked_from
-        assert digest in hashes or parent in forks
+        (start,) = list(store.entries(fork))[:1]
+        parent, digest = start.data["forked_from"]
+        if parent == session_id:
+            assert digest in hashes
+        else:
+            assert digest in [entry.hash for entry in store.entries(parent)]
 
-    depths = {len(store.lineage(fork)) for fork in forks}
-    assert max(depths) > 2, "some are forks of forks"
-    assert all(found.ok for found in store.verify_all())
+    chance = random.Random(1)  # noqa: S311  a repeatable choice, no secret
+    for fork in chance.sample(forks, min(LOOKED_AT, len(forks))):
+        assert store.verify(fork).ok
+        store.open(fork).close()
+
+    assert max(len(store.lineage(fork)) for fork in forks[:20]) > 2, "some are forks of forks"
     report("T12 forks while written", forks=len(forks), unresolved=0)
 
 
@@ -168,8 +175,8 @@ def test_many_forks_of_a_long_session(ram: Path) -> None:
         assert store.verify(fork).ok
         assert len(store.restore(fork).history) == ITEMS_OF_ONE
 
-    ms = round(1000 * took / len(forks), 1)
-    report("T12 forks of one", forks=len(forks), items=ITEMS_OF_ONE, ms_each=str(ms), unresolved=0)
+    us = round(1e6 * took / len(forks))
+    report("T12 forks of one", forks=len(forks), items=ITEMS_OF_ONE, us_each=us, unresolved=0)
 
 
 @pytest.mark.parametrize("depth", [20])
