@@ -34,21 +34,18 @@ def test_contended_appends_never_mix(ram: Path, writers: int) -> None:
 
     each = APPENDS // 3 // writers + 1
     script = str(Path(__file__).with_name("contend.py"))
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(ram), str(seed), str(each)],
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for seed in range(writers)
-    ]
+    # Into files: who waits for a pipe to be read, with a session open, would keep the others out.
+    processes = []
+    for seed in range(writers):
+        with (ram / f"told-{seed}").open("wb") as told_to:
+            command = [sys.executable, script, str(ram), str(seed), str(each)]
+            processes.append(subprocess.Popen(command, env=ENVIRONMENT, stdout=told_to))
+
     told: Counter[tuple[str, str, str]] = Counter()
     refused = 0
-    for process in processes:
-        out, err = process.communicate()
-        assert (process.returncode, err) == (0, "")
+    for seed, process in enumerate(processes):
+        assert process.wait() == 0
+        out = (ram / f"told-{seed}").read_text()
         for line in out.split("\n")[:-1]:
             session_id, seq, digest = line.split()
             refused += int(seq) if session_id == "refused" else 0
