@@ -283,7 +283,8 @@ class Compactor:
         start = {"system_prompt": core.worker.system_prompt, "config": dict(core.config)}
         try:
             if in_run:
-                outcome = {"outcome": "yielded", "interrupted": True}
+                # The run goes on in the new session, which counts as interrupted until it ends.
+                outcome = {"outcome": "yielded", "interrupted": False}
                 await core.journal.append(("run_outcome", outcome))
 
             return await in_thread(

@@ -88,6 +88,7 @@ async def test_it_compacts_as_often_as_one_run_needs_it(home: Path, usage: str) 
             old = log_of(home, done.old_session_id)
             assert [entry["kind"] for entry in old][-2:] == ["compaction_started", "run_outcome"]
             assert old[-1]["outcome"] == "yielded"
+            assert old[-1]["interrupted"] is False, "it goes on in the new session"
             new = log_of(home, done.new_session_id)
             assert new[0]["compacted_from"] == [done.old_session_id, old[-1]["hash"]]
             assert new[1]["in_run"] is True
