@@ -43,7 +43,7 @@ def test_where_no_lock_ever_was_nobody_holds_it(home: Path) -> None:
 
 
 def test_what_a_forked_child_does_first_lets_go_of_every_lock(tmp_path: Path) -> None:
-    """Called here as a child calls it: real children, in the tests of sessions, are not measured."""
+    """Called as a child calls it; real children, in the tests of sessions, are not measured."""
     lock, path = locked(tmp_path)
     _let_go_of_all()
     assert not lock.held
