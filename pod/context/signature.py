@@ -7,7 +7,7 @@ once, and a `TypeError` from the body of an engine's method passes through.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import frozen
@@ -33,25 +33,6 @@ class CompressArguments:
             f"context engine {engine_name} does not accept memory_context; "
             "continuing without provider-supplied summary context"
         )
-
-
-def accepted_kwargs(
-    function: Callable[..., object],
-    candidates: Mapping[str, object],
-    *,
-    positional: int = 0,
-    unknown: Collection[str] = (),
-) -> dict[str, object]:
-    """Return those of `candidates` that `function` takes as keywords.
-
-    The first `positional` parameters are filled by position, so their names are not taken again.
-    Of a function that cannot be inspected nothing is known: it gets those named by `unknown`.
-    """
-    parameters = _parameters(function)
-    if parameters is None:
-        return {name: value for name, value in candidates.items() if name in unknown}
-
-    return _accepted(parameters, candidates, positional)
 
 
 def compress_arguments(

@@ -7,7 +7,6 @@ import pytest
 from pod.context import ContextEngine
 from pod.context.signature import (
     CompressArguments,
-    accepted_kwargs,
     compress_arguments,
     end_context_engine_session,
     start_context_engine_session,
@@ -80,16 +79,11 @@ def test_blank_memory_is_never_passed_and_never_missed() -> None:
 def test_a_parameter_filled_by_position_is_not_filled_again() -> None:
     given = arguments(oddly_named)
     assert given.kwargs == {"force": True}
-    assert accepted_kwargs(takes_tokens, {"messages": 1, "current_tokens": 2}, positional=1) == {
-        "current_tokens": 2
-    }
 
 
 def test_what_cannot_be_inspected_gets_the_least() -> None:
     # `max` tells nothing about its parameters.
     assert arguments(max) == CompressArguments({"current_tokens": 9}, drops_memory=True)
-    assert accepted_kwargs(max, EVERYTHING) == {}
-    assert accepted_kwargs(max, EVERYTHING, unknown=["force"]) == {"force": True}
 
 
 def test_the_warning_is_the_contract_s() -> None:
