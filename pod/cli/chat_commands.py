@@ -77,7 +77,7 @@ def _sessions(conversation: Conversation, _: str) -> None:
     from session_store.ids import now_ms
 
     from .session_tree import list_lines
-    from .sessions import open_index
+    from .stored import open_index
 
     name = conversation.pod.name
     infos = [info for info in open_index().sessions() if info.pod == name]

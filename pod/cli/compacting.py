@@ -23,7 +23,7 @@ from .listing import counted, say, say_json
 from .narrator import Narrator
 from .notes import compacted, floor
 from .oneshot import Launch, scene_of
-from .sessions import find_session
+from .stored import find_session
 
 BUILT_IN = "compressor"
 _NOTHING = "nothing to compact: there is too little history"

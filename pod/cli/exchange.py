@@ -55,7 +55,7 @@ def import_command(
     from session_store import SessionStoreError
     from session_store.exchange import import_file
 
-    from .sessions import open_store
+    from .stored import open_store
 
     store = open_store()
     rows: list[dict[str, object]] = []
@@ -100,7 +100,7 @@ def export_command(session: str, name: str, output: Path | None) -> None:
     from session_store.exchange import export_session
     from worker.projection import repair
 
-    from .sessions import find_session, open_store
+    from .stored import find_session, open_store
 
     with reported():
         store = open_store()

@@ -231,7 +231,7 @@ def _say_redacted(report: RedactionReport) -> None:
 
 
 def _found(text: str) -> tuple[FileSessionStore, str]:
-    from .sessions import find_session, open_store
+    from .stored import find_session, open_store
 
     store = open_store()
     return store, find_session(store, text)

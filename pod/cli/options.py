@@ -63,13 +63,14 @@ def chosen_session(options: RunOptions, loaded: LoadedManifest, home: Home) -> s
     """
     from pod.launch import open_store
 
-    from .sessions import find_session
+    from .stored import find_session, sound_fork_point
 
     store = open_store(loaded, home)
     if options.resume is not None:
         return find_session(store, options.resume)
 
     if options.fork is not None:
-        return store.fork(find_session(store, options.fork))
+        parent = find_session(store, options.fork)
+        return store.fork(parent, sound_fork_point(store, parent).hash)
 
     return store.pointer(loaded.manifest.pod.name) if options.go_on else None

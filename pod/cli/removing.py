@@ -117,7 +117,7 @@ def du(as_json: bool) -> None:
     A session's bytes are what removing it would free: its log, what lies beside it, and payloads
     that only it names.
     """
-    from .sessions import open_store
+    from .stored import open_store
 
     with reported():
         used = open_store().usage_on_disk()
@@ -133,7 +133,7 @@ def du(as_json: bool) -> None:
 
 
 def _by_id(options: RemoveOptions) -> int:
-    from .sessions import find_session, open_store
+    from .stored import find_session, open_store
 
     store = open_store()
     # Ids sort by birth, and what came from another is younger.
@@ -148,7 +148,7 @@ def _by_id(options: RemoveOptions) -> int:
 
 
 def _by_limits(options: RemoveOptions) -> int:
-    from .sessions import open_store
+    from .stored import open_store
 
     store = open_store()
     plan = store.retention_plan(older_than_ms=options.older_than_ms, keep_bytes=options.keep_bytes)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
-
-from pod.home import Home
 
 from .compact import compact
 from .exchange import export_command, import_command
@@ -17,20 +14,17 @@ from .failures import DAMAGED, report, reported
 from .listing import counted, say, say_json, width
 from .maintenance import detach, redact, rewind, salvage, uncompact
 from .removing import du, rm
+from .stored import find_session, open_index, open_store, sound_fork_point
 
 if TYPE_CHECKING:
     from session_store import (
         FileSessionStore,
-        SessionIndex,
         SessionInfo,
         SessionState,
         VerifyReport,
     )
 
     from .transcript import Covered, Step
-
-_SHORTEST_PREFIX = 8
-_AMBIGUOUS_SHOWN = 5
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -182,7 +176,7 @@ def fork(session: str, at: str | None, as_json: bool) -> None:
     with reported():
         store = open_store()
         parent = find_session(store, session)
-        point = store.fork_point(parent, at)
+        point = sound_fork_point(store, parent, at)
         child = store.fork(parent, point.hash)
 
     if as_json:
@@ -229,45 +223,6 @@ def search(text: tuple[str, ...], limit: int, as_json: bool) -> None:
 
 
 # --- shared by the commands ---------------------------------------------------------------------
-
-
-def open_store() -> FileSessionStore:
-    """Return the store of the home that the environment names."""
-    from session_store import FileSessionStore
-
-    return FileSessionStore(Home.from_env(os.environ).root)
-
-
-def open_index() -> SessionIndex:
-    """Return the index of the same home; what is wrong with it is told on stderr."""
-    from session_store import SessionIndex
-
-    home = Home.from_env(os.environ).root
-    return SessionIndex(home, on_notice=lambda notice: say(notice, err=True))
-
-
-def find_session(store: FileSessionStore, text: str) -> str:
-    """Return the session id that `text` is, or is the beginning of.
-
-    Raises:
-        InvalidSessionId: It cannot be either.
-        SessionNotFound: No id begins so, or several do.
-    """
-    from session_store import InvalidSessionId, SessionNotFound
-    from session_store.ids import is_session_id
-
-    if is_session_id(text):
-        return text
-
-    if len(text) < _SHORTEST_PREFIX or not re.fullmatch("[0-9a-f][0-9a-f-]{7,35}", text, re.ASCII):
-        raise InvalidSessionId(text)
-
-    found = [session_id for session_id in store.ids() if session_id.startswith(text)]
-    if len(found) == 1:
-        return found[0]
-
-    some = ", ".join(found[:_AMBIGUOUS_SHOWN])
-    raise SessionNotFound(text, f"{len(found)} begin so: {some}" if found else "none begins so")
 
 
 def info_json(info: SessionInfo) -> dict[str, object]:
