@@ -30,7 +30,8 @@ if TYPE_CHECKING:
         Unsuitable,
     )
     from .ids import check_pod_name, check_session_id
-    from .index import SearchHit, SessionIndex
+    from .index import SessionIndex
+    from .index_messages import IndexedMessage, SearchHit
     from .info import SessionInfo
     from .log import Durability
     from .masking import Masker, StreamMasker
@@ -67,9 +68,10 @@ _HOMES = {
         "check_pod_name",
         "check_session_id",
     ),
-    "index": (
+    "index": ("SessionIndex",),
+    "index_messages": (
+        "IndexedMessage",
         "SearchHit",
-        "SessionIndex",
     ),
     "info": ("SessionInfo",),
     "log": ("Durability",),
@@ -101,6 +103,7 @@ __all__ = [
     "ForkPoint",
     "HeadMismatch",
     "Holder",
+    "IndexedMessage",
     "InvalidHistory",
     "InvalidPodName",
     "InvalidSessionId",

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import stat
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from hashlib import sha256
 from itertools import islice
@@ -26,16 +26,26 @@ from urllib.parse import quote
 import orjson
 from attrs import asdict, frozen
 
+from worker.text import clean_text
+
 from .chain import Position
 from .disk import Disk
 from .errors import InvalidSessionId, SessionNotFound, StorageFailed, UnsafePath
+from .index_messages import (
+    MESSAGES,
+    WORDS,
+    IndexedMessage,
+    SearchHit,
+    add_pieces,
+    hits,
+    messages_in,
+    messages_naming,
+)
 from .index_rows import (
     SCHEMA,
-    WORDS,
     Piece,
     Stamp,
     Unusable,
-    add_pieces,
     forget,
     known_sessions,
     remember,
@@ -58,34 +68,20 @@ from .info import (
 )
 from .layout import Layout
 from .lock import holder
-from .messages import messages_of, snippet, words_of
+from .messages import messages_of, words_of
 from .reader import LogReader
 
 _LOG = logging.getLogger(__name__)
 _APPLICATION_ID = 0x706F6431  # "pod1": tells our file from anybody else's
-_VERSION = 1
+_VERSION = 2
 _BUSY_TIMEOUT_S = 1.0
 _BATCH = 200
 _REBUILD = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 # Where several machines may see one file, WAL's shared memory is not shared and the file is lost.
 _SHARED_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "virtiofs", "fuse", "ceph", "gfs", "lustre")
 
-_TRIGRAM_CHARS = 3
-
 Notice = Callable[[str], None]
 _Result = TypeVar("_Result")
-
-
-@frozen
-class SearchHit:
-    """One message that holds all the words."""
-
-    session_id: str
-    uid: str
-    role: str
-    """user, assistant, tool, summary or note."""
-    snippet: str
-    """The text around the first word, on one line."""
 
 
 @frozen
@@ -165,6 +161,22 @@ class SessionIndex:
         words = words_of(text)
         return self._ask(lambda db: self._search(db, words, limit)) if words else []
 
+    def messages(self, session_id: str) -> list[IndexedMessage]:
+        """Return what identifies each message of the session's own log, as its history has them.
+
+        What a fork inherits is among the messages of the session that it inherits from; of a
+        session that is not there, there are none. Raises as `sync` does.
+        """
+        return self._ask(lambda db: messages_in(self._searchable(db), clean_text(session_id)))
+
+    def messages_naming(self, uid: str) -> list[IndexedMessage]:
+        """Return every message of the store that `uid` is, or is part of, oldest session first.
+
+        A uid of a message finds it and those that absorbed it; one of a call finds the answer that
+        made the call and its result. Raises as `sync` does.
+        """
+        return self._ask(lambda db: messages_naming(self._searchable(db), clean_text(uid)))
+
     # --- what is asked ------------------------------------------------------------------------
 
     def _list(self, db: sqlite3.Connection) -> list[SessionInfo]:
@@ -183,23 +195,7 @@ class SessionIndex:
         return None
 
     def _search(self, db: sqlite3.Connection, words: list[str], limit: int) -> list[SearchHit]:
-        self._make_searchable(db)
-        has_trigrams = bool(db.execute("SELECT 1 FROM sqlite_master WHERE name='words'").fetchone())
-        long = [word for word in words if len(word) >= _TRIGRAM_CHARS] if has_trigrams else []
-        short = [word for word in words if word not in long]
-        conditions = ["has(text, ?)"] * len(short)
-        if long:
-            conditions.append("id IN (SELECT rowid FROM words WHERE words MATCH ?)")
-
-        query = " AND ".join(conditions)
-        phrase = " AND ".join('"' + word.replace('"', '""') + '"' for word in long)
-        rows = db.execute(
-            # The conditions are our own words; what is searched for goes in as parameters.
-            "SELECT session_id, uid, role, text FROM messages "  # noqa: S608  as said above
-            f"WHERE {query} ORDER BY session_id DESC, id DESC",
-            [*short, *([phrase] if long else [])],
-        )
-        return _first_of_each(rows, words, limit)
+        return hits(self._searchable(db), words, limit)
 
     # --- keeping up with the logs -------------------------------------------------------------
 
@@ -283,7 +279,8 @@ class SessionIndex:
         except (OSError, UnsafePath, InvalidSessionId):  # the listing calls such a fork damaged
             return {}
 
-    def _make_searchable(self, db: sqlite3.Connection) -> None:
+    def _searchable(self, db: sqlite3.Connection) -> sqlite3.Connection:
+        """Return `db` once it has all the messages."""
         query = "SELECT session_id, searchable_to FROM sessions WHERE searchable_to != read_to"
         pieces: list[Piece] = []
         for session_id, place in db.execute(query).fetchall():
@@ -297,6 +294,8 @@ class SessionIndex:
 
         if pieces:
             add_pieces(db, pieces)
+
+        return db
 
     def _pieces(self, session_id: str, place: str) -> Iterator[Piece]:
         reader = LogReader(self._disk, self._layout, session_id, Position(*orjson.loads(place)))
@@ -425,7 +424,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    for statement in (*SCHEMA, *(WORDS if _has_trigrams() else ())):
+    for statement in (*SCHEMA, *MESSAGES, *(WORDS if _has_trigrams() else ())):
         db.execute(statement)
 
     db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -474,17 +473,3 @@ def _links(db: sqlite3.Connection) -> list[SessionLink]:
         links.append(SessionLink(child, parent, digest, relation, turns))
 
     return links
-
-
-def _first_of_each(
-    rows: Iterable[tuple[str, str, str, str]], words: list[str], limit: int
-) -> list[SearchHit]:
-    hits: dict[str, SearchHit] = {}
-    for session_id, uid, role, text in rows:
-        if len(hits) >= limit:
-            break
-
-        if uid not in hits:
-            hits[uid] = SearchHit(session_id, uid, role, snippet(text, words))
-
-    return list(hits.values())

@@ -1,4 +1,4 @@
-"""The index's tables, and how what is known of a session is written into them and read back.
+"""The index's sessions, and how what is known of one is written into its tables and read back.
 
 It names no database library: a `Database` is what `session_store.index` opens.
 """
@@ -30,18 +30,6 @@ SCHEMA = (
     """CREATE TABLE links(
         child TEXT, parent TEXT, hash TEXT, relation TEXT, PRIMARY KEY(child, relation))""",
     "CREATE INDEX links_by_parent ON links(parent)",
-    """CREATE TABLE messages(
-        id INTEGER PRIMARY KEY, session_id TEXT, seq INTEGER, uid TEXT, role TEXT, text TEXT)""",
-    "CREATE INDEX messages_by_uid ON messages(session_id, uid)",
-)
-# Trigrams find a part of a word in any script, also where words have no spaces between them.
-WORDS = (
-    """CREATE VIRTUAL TABLE words USING fts5(
-        text, content='messages', content_rowid='id', tokenize='trigram')""",
-    """CREATE TRIGGER messages_in AFTER INSERT ON messages BEGIN
-        INSERT INTO words(rowid, text) VALUES (new.id, new.text); END""",
-    """CREATE TRIGGER messages_out AFTER DELETE ON messages BEGIN
-        INSERT INTO words(words, rowid, text) VALUES ('delete', old.id, old.text); END""",
 )
 
 
@@ -175,19 +163,6 @@ def forget(db: Database, session_id: str) -> None:
     db.execute("DELETE FROM messages WHERE session_id = ?", (session_id,))
 
 
-def add_pieces(db: Database, pieces: Iterable[Piece]) -> None:
-    """Make all the messages searchable at once."""
-    with transaction(db):
-        for piece in pieces:
-            moved = db.execute(
-                "UPDATE sessions SET searchable_to = ? WHERE session_id = ? AND searchable_to = ?",
-                (piece.after, piece.session_id, piece.before),
-            )
-            # Another process may have done the same meanwhile; then its work stands.
-            for message in piece.messages if moved.rowcount == 1 else ():
-                _add_message(db, piece.session_id, message)
-
-
 def to_json(value: object) -> str:
     """Return `value` as the text that a column holds."""
     return json.dumps(value)
@@ -225,15 +200,3 @@ def _tally(text: str | None) -> Tally | None:
         return Tally(**orjson.loads(text)) if text else None
     except (ValueError, TypeError) as error:
         raise Unusable(f"a row of it cannot be read ({error!r})", rebuild=True) from error
-
-
-def _add_message(db: Database, session_id: str, message: Message) -> None:
-    seq, uid, role, text, amends = message
-    if amends:
-        db.execute("DELETE FROM messages WHERE session_id = ? AND uid = ?", (session_id, uid))
-
-    if text:
-        db.execute(
-            "INSERT INTO messages(session_id, seq, uid, role, text) VALUES (?, ?, ?, ?, ?)",
-            (session_id, seq, uid, role, text),
-        )
