@@ -18,7 +18,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat_messages import SUMMARY_LABEL
+from worker.text import SUMMARY_LABEL
 from worker.tools import render_output
 
 from .rows import Row, RowCall, wire_text

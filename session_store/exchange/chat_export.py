@@ -18,12 +18,11 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.text import NO_OUTPUT
+from worker.text import NO_OUTPUT, SUMMARY_LABEL
 
 from .jsontext import JsonObject
 
 NAME = "openai-chat"
-SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
 IMAGES_LABEL = "[Images that belong to the tool results above.]"
 
 

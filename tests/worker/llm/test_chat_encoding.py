@@ -24,8 +24,9 @@ from worker.items import (
     user_message,
 )
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions, ToolSpec
-from worker.llm.schemes.chat_messages import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
+from worker.llm.schemes.chat_messages import IMAGES_LABEL
 from worker.llm.schemes.openai_chat import LLAMA_SERVER, OPENAI
+from worker.text import NO_OUTPUT, SUMMARY_LABEL
 
 PIXEL = Image("image/png", b"\x89PNG")
 PIXEL_URL = "data:image/png;base64,iVBORw=="

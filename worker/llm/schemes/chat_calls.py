@@ -13,23 +13,11 @@ import orjson
 from worker.errors import BadAnswer
 from worker.items import ToolCall, new_uid
 from worker.llm.schemes.clean_stream import CleanStream
+from worker.llm.schemes.wording import is_json_object
 from worker.llm.types import StreamEvent, ToolCallArgsDelta, ToolCallDone, ToolCallStart
 from worker.text import clean_text
 
 _MAX_ARGUMENTS_CHARS = 1 << 20
-
-
-def is_json_object(text: str) -> bool:
-    """Tell whether `text` is one whole JSON object."""
-    if not text.lstrip().startswith("{"):
-        return False
-
-    try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return False
-
-    return True
 
 
 class _Call:

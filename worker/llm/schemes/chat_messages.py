@@ -1,7 +1,4 @@
-"""Items as Chat Completions messages: encoded once each, and joined as before.
-
-Between two prunes or compactions the messages of request k+1 begin with the bytes of request k.
-"""
+"""Items as Chat Completions messages, and the messages joined."""
 
 from __future__ import annotations
 
@@ -23,11 +20,9 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat_calls import is_json_object
+from worker.llm.schemes.wording import note_text, result_text, sent_arguments, summary_text
 from worker.text import clean_text, is_blank
 
-NO_OUTPUT = "(no output)"
-SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
 IMAGES_LABEL = "[Images that belong to the tool results above.]"
 
 _Block: TypeAlias = "dict[str, object]"
@@ -84,12 +79,12 @@ def piece_of(item: Item) -> Piece:
         case AssistantMessage():
             return _written(_assistant(item))
         case ToolResult():
-            return _written(_tool_result(item), item.attachments)
+            message = ChatMessage("tool", result_text(item), call_id=clean_text(item.call_id))
+            return _written(message, item.attachments)
         case SummaryMessage():
-            return _written(ChatMessage("user", f"{SUMMARY_LABEL}\n\n{clean_text(item.text)}"))
+            return _written(ChatMessage("user", summary_text(item)))
         case SystemNote():
-            text = f"[note: {clean_text(item.kind)}]\n{clean_text(item.text)}"
-            return _written(ChatMessage("user", text))
+            return _written(ChatMessage("user", note_text(item)))
         case _:
             assert_never(item)
 
@@ -125,19 +120,8 @@ def _assistant(item: AssistantMessage) -> ChatMessage | None:
     return ChatMessage("assistant", text, calls=calls)
 
 
-def _tool_result(item: ToolResult) -> ChatMessage:
-    lines = [text for text in (item.summary, item.content) if text and not is_blank(text)]
-    text = clean_text("\n".join(lines)) or NO_OUTPUT
-    return ChatMessage("tool", text, call_id=clean_text(item.call_id))
-
-
 def _call_block(call: ToolCall) -> _Block:
-    # Servers parse what they are sent back; the text as received stays in the history.
-    arguments = clean_text(call.arguments)
-    function = {
-        "name": clean_text(call.name) or "unnamed",
-        "arguments": arguments if is_json_object(arguments) else "{}",
-    }
+    function = {"name": clean_text(call.name) or "unnamed", "arguments": sent_arguments(call)}
     return {"id": clean_text(call.call_id), "type": "function", "function": function}
 
 
@@ -151,65 +135,17 @@ def _image_block(image: Image) -> _Block:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-class MessageWriter:
-    """Writes the messages of one conversation's requests.
-
-    A request whose items begin with those of the last one costs its new items and a copy of the
-    bytes. Items are told apart by uid and value, so a projection may hand in equal copies. Only
-    the last request's items are held.
-    """
-
-    def __init__(self, *, strict_alternation: bool) -> None:
-        self._is_strict = strict_alternation
-        self._system = ""
-        self._items: list[Item] = []
-        self._pieces: dict[str, tuple[Item, Piece]] = {}
-        self._joined = _Joined(is_strict=strict_alternation)
-        self.encoded_items = 0
-        """How many items were encoded so far, over all requests; reused ones are not counted."""
-
-    def write(self, system: str, items: Sequence[Item]) -> bytes:
-        """Return the messages of one request as JSON, comma-separated, without the brackets."""
-        items = list(items)
-        known = len(self._items)
-        pieces = self._pieces
-        # Lists compare item by item, the same object first: this costs no more than a pointer each.
-        if system != self._system or items[:known] != self._items:
-            known, pieces = 0, {}
-            self._restart(system)
-
-        for item in items[known:]:
-            piece = self._piece(item)
-            pieces[item.uid] = (item, piece)
-            self._joined.add(piece)
-
-        self._items, self._pieces = items, pieces
-        return self._joined.whole()
-
-    def _restart(self, system: str) -> None:
-        self._system = system
-        self._joined = _Joined(is_strict=self._is_strict)
-        if system:
-            self._joined.add(_written(ChatMessage("system", clean_text(system))))
-
-    def _piece(self, item: Item) -> Piece:
-        held = self._pieces.get(item.uid)
-        if held is not None and held[0] == item:
-            return held[1]
-
-        self.encoded_items += 1
-        return piece_of(item)
-
-
-class _Joined:
+class ChatJoiner:
     """Messages joined so far: the bytes that will not change any more, and what may still grow."""
 
-    def __init__(self, *, is_strict: bool) -> None:
+    def __init__(self, system: str, *, is_strict: bool) -> None:
         self._is_strict = is_strict
         self._done = bytearray()
         self._images: list[Image] = []
         # With strict alternation the last message waits: the next one may have to be joined to it.
         self._open: tuple[ChatMessage, bytes] | None = None
+        if system:
+            self.add(_written(ChatMessage("system", clean_text(system))))
 
     def add(self, piece: Piece) -> None:
         """Take the next item's message. Images of a group of results follow the whole group."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 import orjson
 from attrs import field, frozen
 
 from worker.llm.schemes.chat_decoder import ChatDecoder
-from worker.llm.schemes.chat_messages import MessageWriter
+from worker.llm.schemes.chat_messages import ChatJoiner, piece_of
+from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.types import LlmRequest, RequestOptions, ToolSpec
 
 
@@ -68,12 +70,14 @@ class OpenAiChatScheme:
 
 
 class ChatEncoder:
-    """Makes the bodies of one client's requests; see `MessageWriter` for what is reused."""
+    """Makes the bodies of one client's requests; see `ItemWriter` for what is reused."""
 
     def __init__(self, quirks: ChatQuirks, model: str) -> None:
         self._quirks = quirks
         self._model = orjson.dumps(model)
-        self._writer = MessageWriter(strict_alternation=quirks.strict_alternation)
+        self._writer = ItemWriter(
+            piece_of, partial(ChatJoiner, is_strict=quirks.strict_alternation)
+        )
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
