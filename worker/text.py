@@ -8,8 +8,9 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = re.compile("[\\s\u200b\u200c\u200d\u2060\ufeff]+")
 
 NO_OUTPUT = "(no output)"
-SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
 """What is said in the place of a tool result that says nothing."""
+SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
+"""What a summary is sent under, so that nobody takes it for a new request."""
 
 
 def clean_text(text: str) -> str:
