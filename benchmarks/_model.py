@@ -23,7 +23,7 @@ class TimedClient:
 
         self._client = client
         self._syncing = syncing
-        self._encoder = OpenAiChatScheme().encoder(client.model)
+        self._encoder = OpenAiChatScheme().encoder(client.provider, client.model)
         self.began_s: list[float] = []
         """When each request came."""
         self.taken_s: list[float] = []

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
+from pydantic import SecretStr
 
 _SHORTEST_SECRET = 8
 _MASK = "[key]"
+
+
+def _secret(value: SecretStr | str | None) -> SecretStr | None:
+    return SecretStr(value) if isinstance(value, str) else value
 
 
 @frozen(kw_only=True)
@@ -32,8 +37,8 @@ class Endpoint:
     """The model's name, as the provider knows it."""
     base_url: str
     """What a scheme's path is appended to, such as `https://host/v1`."""
-    api_key: str | None = field(default=None, repr=False)
-    """The key itself, or None where the server wants none."""
+    api_key: SecretStr | None = field(default=None, converter=_secret, repr=False)
+    """The key itself, or None where the server wants none. A `str` is wrapped."""
     headers: Mapping[str, str] = field(factory=dict, repr=False)
     """Further headers of every request; they win over the scheme's."""
     context_window: int | None = None
@@ -48,6 +53,11 @@ class Endpoint:
     """The longest that connecting may take, in seconds."""
     limits: StreamLimits = field(factory=StreamLimits)
     """How much of an answer is read."""
+
+    @property
+    def key_text(self) -> str:
+        """The key as it is sent; empty where there is none."""
+        return self.api_key.get_secret_value() if self.api_key else ""
 
     @property
     def shown_url(self) -> str:
@@ -65,7 +75,7 @@ class Endpoint:
 
         A value shorter than eight characters is no secret ("none", "ollama") and stays.
         """
-        for secret in (self.api_key, *self.headers.values()):
+        for secret in (self.key_text, *self.headers.values()):
             if secret and len(secret) >= _SHORTEST_SECRET:
                 text = text.replace(secret, _MASK)
 

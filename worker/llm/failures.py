@@ -241,7 +241,7 @@ def _refusal(report: Report, endpoint: Endpoint, request_bytes: int) -> Provider
     if report.status in {401, 403}:
         what = f"refused the key from {endpoint.key_source}"
         hint = f"check {endpoint.key_source}: is it current, and meant for this provider and model?"
-        if not endpoint.api_key:
+        if not endpoint.key_text:
             what = "wants a key and none was sent"
             hint = "name one with api_key_env, api_key_file or api_key_command"
     elif report.status == 402 or not _QUOTA_CODES.isdisjoint(report.codes):

@@ -99,7 +99,7 @@ class HttpClient:
         self._sleep = sleep
         self._now = now
         self._transport = transport
-        self._encoder = scheme.encoder(endpoint.model)
+        self._encoder = scheme.encoder(endpoint.provider, endpoint.model)
         self._http: httpx.AsyncClient | None = None
 
     def __repr__(self) -> str:
@@ -173,7 +173,7 @@ class HttpClient:
 
     def _request(self, body: bytes) -> httpx.Request:
         endpoint = self._endpoint
-        key = endpoint.api_key
+        key = endpoint.key_text
         if key and not (key.isascii() and key.isprintable() and " " not in key):
             raise ProviderRefused(
                 f"the key from {endpoint.key_source} cannot be sent: it has a character that no"
@@ -182,7 +182,7 @@ class HttpClient:
                 hint=f"check {endpoint.key_source}",
             )
 
-        headers = httpx.Headers(dict(self._scheme.headers(key)))
+        headers = httpx.Headers(dict(self._scheme.headers(key or None)))
         headers.update(
             {
                 "Content-Type": "application/json",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from worker.llm.types import Answer, LlmRequest, StreamEvent
+
+Framing: TypeAlias = Literal["sse", "ndjson"]
 
 
 class Encoder(Protocol):
@@ -27,7 +29,7 @@ class Decoder(Protocol):
         """Whether nothing more is to come, usage included: reading can stop."""
 
     def feed(self, data: str) -> list[StreamEvent]:
-        """Take the data of one SSE event, or a whole JSON body, and return what it means.
+        """Take the data of one event, one line, or a whole JSON body, and return what it means.
 
         Raises:
             ReportedError: The data is the provider's report of an error.
@@ -49,14 +51,29 @@ class Decoder(Protocol):
 class Scheme(Protocol):
     """One provider's dialect."""
 
+    @property
+    def framing(self) -> Framing:
+        """How a stream is cut: server-sent events, or one JSON value a line."""
+
+    @property
+    def is_unversioned(self) -> bool:
+        """Whether the path stands at the server's root: a base URL that ends in `/v1` loses it."""
+
     def path(self, model: str) -> str:
-        """Return what follows the base URL, with its leading slash."""
+        """Return what follows the base URL, with its leading slash.
+
+        Where it begins with a version (`/v1/messages`), a base URL may end with one in its place.
+        """
 
     def headers(self, api_key: str | None) -> Mapping[str, str]:
         """Return the headers of a request, authentication included."""
 
-    def encoder(self, model: str) -> Encoder:
-        """Return an encoder for one client's requests."""
+    def encoder(self, provider: str, model: str) -> Encoder:
+        """Return an encoder for one client's requests.
+
+        Reasoning is sent back only where it came from `provider` (and, if the dialect says so,
+        from `model`).
+        """
 
     def decoder(self, provider: str, model: str) -> Decoder:
         """Return a decoder for one answer, whose reasoning it tags with `provider` and `model`."""

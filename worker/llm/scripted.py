@@ -112,7 +112,7 @@ class ScriptedClient:
         )
         self._on_request = on_request
         self._sleep = sleep or _sleep
-        self._encoder = OpenAiChatScheme().encoder(model)
+        self._encoder = OpenAiChatScheme().encoder(provider, model)
         self.requests: list[LlmRequest] = []
         """Every request, in the order they were made."""
 

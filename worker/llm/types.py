@@ -33,7 +33,8 @@ class RequestOptions:
     """The knobs of one request. What is None is left to the provider.
 
     `response_schema` asks for JSON of that schema. `grammar` (GBNF) is honoured by llama.cpp
-    servers only; other schemes leave it out.
+    servers only; other schemes leave it out. `cache_key` names the conversation, the same in each
+    of its requests: providers that route by such a name find the cached prompt again.
     """
 
     max_tokens: int | None = None
@@ -41,6 +42,7 @@ class RequestOptions:
     reasoning_effort: str | None = None
     response_schema: JsonObject | None = None
     grammar: str | None = None
+    cache_key: str | None = None
 
 
 @frozen

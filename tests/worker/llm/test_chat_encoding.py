@@ -286,7 +286,7 @@ def history(size: int) -> list[Item]:
 
 def test_a_long_history_and_one_new_item_encodes_one_item() -> None:
     items = history(10_000)
-    encoder = OpenAiChatScheme().encoder("m")
+    encoder = OpenAiChatScheme().encoder("p", "m")
     encoder.encode(LlmRequest("S", items))
     assert encoder.encoded_items == 10_000
 
@@ -296,7 +296,7 @@ def test_a_long_history_and_one_new_item_encodes_one_item() -> None:
 
 def test_equal_copies_and_items_behind_a_change_are_not_encoded_again() -> None:
     items = history(40)
-    encoder = OpenAiChatScheme().encoder("m")
+    encoder = OpenAiChatScheme().encoder("p", "m")
     encoder.encode(LlmRequest("S", items))
 
     pruned = [attrs.evolve(i, content=None) if isinstance(i, ToolResult) else i for i in items]
@@ -310,7 +310,7 @@ def test_equal_copies_and_items_behind_a_change_are_not_encoded_again() -> None:
 
 def test_only_the_last_request_is_held() -> None:
     items = history(40)
-    encoder = OpenAiChatScheme().encoder("m")
+    encoder = OpenAiChatScheme().encoder("p", "m")
     encoder.encode(LlmRequest("S", items))
     encoder.encode(LlmRequest("S", items[-4:]))
     encoder.encode(LlmRequest("S", items))
@@ -319,7 +319,7 @@ def test_only_the_last_request_is_held() -> None:
 
 def test_another_system_prompt_keeps_the_items() -> None:
     items = history(8)
-    encoder = OpenAiChatScheme().encoder("m")
+    encoder = OpenAiChatScheme().encoder("p", "m")
     encoder.encode(LlmRequest("one", items))
     sent = json.loads(encoder.encode(LlmRequest("two", items)))
     assert sent["messages"][0]["content"] == "two"
@@ -350,7 +350,7 @@ def test_messages_of_a_request_begin_with_those_of_the_one_before(
     before = [item for group in groups[:cut] for item in group]
     after = [item for group in groups for item in group]
     scheme = OpenAiChatScheme(ChatQuirks(strict_alternation=strict))
-    encoder = scheme.encoder("m")
+    encoder = scheme.encoder("p", "m")
     first = encoder.encode(LlmRequest("S", before))
     second = encoder.encode(LlmRequest("S", after))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import orjson
 from attrs import field, frozen
 
+from worker.llm.scheme import Framing
 from worker.llm.schemes.chat_decoder import ChatDecoder
 from worker.llm.schemes.chat_messages import ChatJoiner, piece_of
 from worker.llm.schemes.item_writer import ItemWriter
@@ -46,6 +47,9 @@ GRAMMAR_REPEAT_PENALTY = 1.15
 class OpenAiChatScheme:
     """Chat Completions: `POST <base_url>/chat/completions`, streamed."""
 
+    framing: ClassVar[Framing] = "sse"
+    is_unversioned: ClassVar[bool] = False
+
     quirks: ChatQuirks = field(factory=ChatQuirks)
 
     def path(self, model: str) -> str:
@@ -56,7 +60,7 @@ class OpenAiChatScheme:
         """Return the headers that carry the key; none without one."""
         return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def encoder(self, model: str) -> ChatEncoder:
+    def encoder(self, provider: str, model: str) -> ChatEncoder:
         """Return an encoder that reuses the bytes of the request before."""
         return ChatEncoder(self.quirks, model)
 
@@ -66,7 +70,7 @@ class OpenAiChatScheme:
 
     def encode(self, request: LlmRequest, model: str) -> bytes:
         """Return the body of one request, on its own."""
-        return self.encoder(model).encode(request)
+        return self.encoder("", model).encode(request)
 
 
 class ChatEncoder:
