@@ -66,7 +66,12 @@ class ProviderError(WorkerError):
 
 
 class ProviderRefused(ProviderError):
-    """Authentication, permission or an invalid request: the same request will fail again."""
+    """Authentication, permission or an invalid request: the same request will fail again.
+
+    `is_account` tells that the account behind the key cannot pay: no credit, no quota left.
+    """
+
+    is_account: bool = False
 
     @property
     def is_auth(self) -> bool:
