@@ -27,8 +27,9 @@ from pod.core import PodCore
 from pod.events import EventTranslator
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
-from pod.protocol import EngineNotice
-from pod.providers import Provider, build_provider
+from pod.model_table import PriceList
+from pod.protocol import Alert, EngineNotice
+from pod.providers import Provider, build_provider, check_cost_budget
 from pod.restore import take_up
 from pod.runs import RunDriver
 from pod.toolbox import load_hooks, load_tools, permission_hook, refuse_unbuilt, system_prompt
@@ -53,6 +54,7 @@ class Prepared:
     hooks: list[Hook]
     system_prompt: str
     masker: Masker
+    prices: PriceList
 
     async def close_clients(self) -> None:
         """End the connections, and the local server of either client; idempotent."""
@@ -100,6 +102,8 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
     provider = build_provider(manifest.provider, loaded, home, env)
     own = manifest.compaction.provider if manifest.compaction else None
     summaries = build_provider(own, loaded, home, env) if own else provider
+    prices = PriceList((*provider.models, *summaries.models))
+    check_cost_budget(loaded)
     hooks = load_hooks(loaded)
     gate = permission_hook(manifest.permissions)
     masker = Masker(_secrets(loaded, provider, summaries))
@@ -113,16 +117,20 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
         # As it is kept, so is it sent; and a later launch finds nothing changed.
         system_prompt=masker.mask(system_prompt(loaded)),
         masker=masker,
+        prices=prices,
     )
 
 
 def _secrets(loaded: LoadedManifest, provider: Provider, summaries: Provider) -> dict[str, str]:
     """Return every secret value that the manifest leads to, by a name that may be shown."""
     secrets: dict[str, str] = {}
-    for key in (provider.key, summaries.key):
-        name = key.source.rsplit(" ", 1)[-1]
-        if key.value is not None and secrets.setdefault(name, key.value) != key.value:
-            secrets[f"{name} of compaction.provider"] = key.value  # a file of the same name, say
+    for key in (*provider.keys, *summaries.keys):
+        if key.value is None:
+            continue
+
+        name, value = key.source.rsplit(" ", 1)[-1], key.value.get_secret_value()
+        if secrets.setdefault(name, value) != value:
+            secrets[f"{name} ({len(secrets) + 1})"] = value  # another file of the same name, say
 
     return secrets | {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
 
@@ -151,10 +159,22 @@ async def launch(
     with ExitStack() as undo:
         undo.callback(session.close)
         launched = await _assemble(prepared, bus, store, session, undo=undo)
+        _tell_of_torn_tail(launched.core, session)
         await take_up(launched.core, session.state, after=after)
         undo.pop_all()
 
     return launched
+
+
+def _tell_of_torn_tail(core: PodCore, session: Session) -> None:
+    torn = session.set_aside
+    if torn is not None:
+        message = (
+            f"session {session.session_id} ended in a line that was never finished: its "
+            f"{torn['bytes']:,} bytes at byte {torn['offset']:,} of the log are in "
+            f"{torn['sidecar']} now; nothing that was acknowledged is missing"
+        )
+        core.publish(Alert(level="warning", message=message))
 
 
 def _session(store: FileSessionStore, prepared: Prepared, resume: str | None) -> Session:
@@ -230,6 +250,7 @@ async def _assemble(
         summarizer=summarizer,
         prune=stages.prune,
         config=config_of(prepared),
+        prices=prepared.prices,
         moves_pointer=True,
     )
     compactor = Compactor(core)
@@ -297,12 +318,13 @@ def _worker(
         hooks=prepared.hooks,
         config=WorkerConfig(
             options=RequestOptions(
-                max_tokens=settings.max_tokens,
+                max_tokens=_output_cap(prepared),
                 temperature=settings.temperature,
                 reasoning_effort=settings.reasoning_effort,
             ),
             max_requests=min(limits) if limits else None,
             max_tokens_used=budget.tokens,
+            max_cost=budget.cost,
             max_seconds=budget.seconds,
             tool_timeout_s=settings.tool_timeout_seconds,
             tool_output_max_bytes=settings.tool_output_max_bytes,
@@ -313,9 +335,18 @@ def _worker(
             journal=journal,
             emit=EventTranslator(bus.publish, prepared.masker),
             intake=cast("Intake", prepared.masker.mask_item),  # it keeps an item's type
+            price=prepared.prices,
             stages=stages.in_order(),
         ),
     )
+
+
+def _output_cap(prepared: Prepared) -> int | None:
+    """Return the most tokens of one answer: what is asked for, as far as every model can."""
+    asked = prepared.loaded.manifest.worker.max_tokens
+    caps = [card.max_output_tokens for card in prepared.provider.models]
+    known = [cap for cap in caps if cap is not None]
+    return asked if asked is None or not known else min(asked, *known)
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:
@@ -329,6 +360,6 @@ def _thresholds(prepared: Prepared) -> Thresholds:
 
 
 def _key_hint(prepared: Prepared) -> str:
-    loaded, key = prepared.loaded, prepared.provider.key
+    loaded, key = prepared.loaded, prepared.provider.keys[0]
     where = f"check {key.source}" if key.value is not None else "the manifest names no key"
     return f"{where}; `pod doctor {loaded.path}` tries it"

@@ -58,9 +58,11 @@ class Opener:
             self._logs.append(session_id, position.head, lease.epoch, lines)
             state, position = evolve(state, head=after.head), after
 
-        return Session(
+        session = Session(
             state, position, logs=self._logs, lease=lease, encoder=encoder, go_on=self._go_on
         )
+        session.set_aside = recovered
+        return session
 
     def _folded(self, scan: Scan, session_id: str) -> Fold:
         fold = Fold()

@@ -44,6 +44,8 @@ class Session:
         """The session's id."""
         self.state = state
         """What the session was when it was opened."""
+        self.set_aside: Mapping[str, object] | None = None
+        """The fields of `recovered`, if the tail of its log was torn when it was opened."""
         self._position = position
         self._logs = logs
         self._lease = lease
