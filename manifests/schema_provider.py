@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from ._expansion import PathText, expand, mistake
 from ._patterns import SECRET_SHAPE, VARIABLE
-from ._section import NonEmpty, Positive, Rule, Section, Several
+from ._section import MOST, NonEmpty, Positive, Rule, Section, Several
 
 ProviderKind = Literal[
     "anthropic",
@@ -28,6 +28,7 @@ ProviderKind = Literal[
 PROVIDER_KINDS: tuple[str, ...] = get_args(ProviderKind)
 """Every value of `provider.kind`, in the order they are documented."""
 
+Price = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 SCRIPT_KINDS = ("scripted", "replay")
 UNREACHED_KINDS = ("local", *SCRIPT_KINDS)
 """Kinds that answer without a server of somebody's: they take no address and no key."""
@@ -70,6 +71,19 @@ def _url(text: str, info: ValidationInfo) -> str:
     return url
 
 
+class PricesSection(Section):
+    """What a model costs, in US dollars for a million tokens."""
+
+    input: Price
+    """Of the prompt, its cached part aside."""
+    output: Price
+    """Of the answer, reasoning included."""
+    cache_read: Price | None = None
+    """Of what the provider had cached already; default: as `input`."""
+    cache_write: Price | None = None
+    """Of what it cached now; default: as `input`."""
+
+
 class FallbackProvider(Section):
     """A model that can answer; every key of `[provider]` but `fallbacks`."""
 
@@ -90,6 +104,10 @@ class FallbackProvider(Section):
     expands."""
     context_window: Positive | None = None
     """The model's window in tokens; default: from the model table, else learned."""
+    max_output_tokens: Positive | None = None
+    """The most tokens that the model can answer with; worker.max_tokens above it is lowered."""
+    prices: PricesSection | None = None
+    """What the model costs; default: from the model table (extra `prices`), else not known."""
     script: PathText | None = None
     """The answers of `scripted`, or the recording of `replay`: a JSON Lines file, relative to the
     manifest."""

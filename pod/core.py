@@ -17,12 +17,16 @@ from pod.compaction.thresholds import Thresholds, thresholds_for
 from pod.context.host import EngineHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
+from pod.model_table import PriceList
 from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State
 from session_store import FileSessionStore, Session
 from worker.items import Item
 from worker.prune import apply_prune
 from worker.worker import Worker
+
+LEARNED_WINDOW = "learned_window"
+"""What a session's config calls a window that the provider named when a prompt did not fit."""
 
 
 @define(eq=False)
@@ -41,6 +45,8 @@ class PodCore:
     summarizer: Summarizer
     prune: PruneHook | None
     config: dict[str, object]
+    prices: PriceList
+    """What requests to any of the pod's models cost, summaries included."""
     moves_pointer: bool
     """Whether the pod's pointer follows this session: it never follows a fork."""
     state: State = "idle"
@@ -60,9 +66,15 @@ class PodCore:
         """What the manifest says of compaction, or the defaults that manual compaction has."""
         return self.loaded.manifest.compaction or CompactionSection()
 
-    def learn_window(self, window: int) -> None:
-        """Take a window that the provider named, where it is smaller than what was known."""
+    async def learn_window(self, window: int) -> None:
+        """Take a window that the provider named, and note it for the launches to come."""
+        self.take_window(window)
+        await self.journal.append(("config_changed", {"config": self.config}))
+
+    def take_window(self, window: int) -> None:
+        """Hold thresholds to a window that a provider named, in this launch or an earlier one."""
         client = self.worker.client
+        self.config = {**self.config, LEARNED_WINDOW: window}
         self.thresholds = thresholds_for(
             self.loaded.manifest.compaction,
             provider=client.provider,

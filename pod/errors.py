@@ -3,6 +3,7 @@
 PodError
 ├── NotBuilt          the manifest asks for something that this version validates but cannot do
 ├── KeyMissing        the provider's key cannot be found where the manifest says
+├── PricesMissing     the manifest limits a cost, and no price is known
 ├── PluginFailed      a tool, hook or plugin that the manifest names cannot be loaded
 ├── PodBusy           a run is going on, and this would be a second one
 ├── PodClosed         the pod is closed, or was not started
@@ -29,6 +30,10 @@ class NotBuilt(PodError):
 
 class KeyMissing(PodError):
     """The provider's key cannot be found."""
+
+
+class PricesMissing(PodError):
+    """The manifest limits what is spent, and nobody knows what a request costs."""
 
 
 class PluginFailed(PodError):

@@ -51,7 +51,8 @@ class EventTranslator:
                 self._feed(f"call {event.call_id}", event.text)
             case ports.UsageMeasured():
                 usage = asdict(event.usage)
-                self._whole(protocol.Usage(**usage, model=event.model or None), ref)
+                model = event.model or None
+                self._whole(protocol.Usage(**usage, model=model, cost=event.cost), ref)
             case ports.TurnStart() | ports.RequestStart():
                 # What an answer that broke off had still held back comes too late now.
                 self._held.clear()

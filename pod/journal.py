@@ -86,6 +86,7 @@ def entry_of(record: Record) -> EntryDraft:
                 "cache_write": usage.cache_write,
                 "output_tokens": usage.output_tokens,
                 "model": record.model,
+                **({} if record.cost is None else {"cost": record.cost}),
             }
         case PruneRecord():
             return "prune_advanced", {

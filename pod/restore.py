@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pod.compaction.state import FirstMeasurement, remembered
 from pod.compaction.thresholds import UNKNOWN_WINDOW
 from pod.context.host import ModelFacts
+from pod.core import LEARNED_WINDOW
 from pod.journal import in_thread
 from pod.protocol import CompactionFailed
 from pod.protocol.events import Trigger
@@ -44,6 +45,7 @@ async def take_up(core: PodCore, state: SessionState, *, after: str | None = Non
     began = await in_thread(lambda: _compaction_entry(core.store, state))
     core.memory = remembered(state, began=_to_be_judged(core, began), weigh=worker.meter.weigh)
     core.moves_pointer = await in_thread(lambda: core.store.may_be_pointed_at(state.session_id))
+    _take_learned_window(core, state)
     await _note_changes(core, state)
     await _close_interrupted(core, state)
     await core.host.start(
@@ -93,6 +95,15 @@ def _to_be_judged(core: PodCore, began: dict[str, Any] | None) -> FirstMeasureme
         return None
 
     return FirstMeasurement(began["items_after"], core.thresholds.of(_as_trigger(began["trigger"])))
+
+
+def _take_learned_window(core: PodCore, state: SessionState) -> None:
+    """Hold to the window that the provider once named for this very model."""
+    learned = state.config.get(LEARNED_WINDOW)
+    same = all(state.config.get(key) == core.config[key] for key in ("provider", "model"))
+    window = core.thresholds.window
+    if same and isinstance(learned, int) and (window is None or learned < window):
+        core.take_window(learned)
 
 
 async def _note_changes(core: PodCore, state: SessionState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 import anyio
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from pod.compaction.compactor import Compactor
 from pod.compaction.plan import CompactionError
@@ -30,7 +30,8 @@ from worker.worker import WorkerResult
 class RunResult:
     """How a run ended. With outcome `error`, `error` says what went wrong; `text` still stands.
 
-    `usage` sums all requests of the run; `output` is the validated value of `output=`.
+    `usage` sums all requests of the run; `cost` is what they cost in US dollars, as far as prices
+    are known, else None; `output` is the validated value of `output=`.
     """
 
     outcome: Outcome
@@ -83,6 +84,8 @@ class RunDriver:
     """How long the history was that the last compaction for an overflow made, in this run."""
     _spent: MeasuredUsage = field(default=_NO_USAGE, init=False)
     """What this run's requests were measured to use, all together."""
+    _cost: float | None = field(default=None, init=False)
+    """What they cost, in US dollars, as far as that is known."""
 
     async def run(
         self, prompt: UserMessage, output: type[Any] | None, steering: Steering | None = None
@@ -105,7 +108,7 @@ class RunDriver:
         core.memory.new_run()
         self._steering = steering or Steering()
         self._recovered_at = None
-        self._spent = _NO_USAGE
+        self._spent, self._cost = _NO_USAGE, None
         shown = core.masked(text) if text is not None else None
         core.publish(RunStart(session_id=core.session.session_id, input=shown))
         core.set_state("running")
@@ -159,7 +162,7 @@ class RunDriver:
     async def _recover(self, overflow: ContextOverflow) -> None:
         """Compact after the provider's "prompt too long"; once without an answer in between."""
         core = self.core
-        self._learn_window(overflow)
+        await self._learn_window(overflow)
         if core.host.builtin is not None and not core.thresholds.automatic:
             raise self._too_long(overflow, "automatic compaction is off")
 
@@ -183,11 +186,11 @@ class RunDriver:
 
         self._recovered_at = len(core.worker.history)
 
-    def _learn_window(self, overflow: ContextOverflow) -> None:
+    async def _learn_window(self, overflow: ContextOverflow) -> None:
         limit = overflow.limit_tokens
         window = self.core.thresholds.window
         if limit is not None and (window is None or limit < window):
-            self.core.learn_window(limit)
+            await self.core.learn_window(limit)
 
     def _too_long(self, overflow: ContextOverflow, why: str) -> ContextOverflow:
         core = self.core
@@ -245,7 +248,7 @@ class RunDriver:
             outcome=outcome,
             text=worker.text if worker else "",
             usage=self._spent,
-            cost=None,
+            cost=self._cost,
             session_id=self.core.session.session_id,
             output=worker.output if worker else None,
             requests=worker.requests if worker else 0,
@@ -297,20 +300,20 @@ class RunDriver:
             error=result.error,
             message=result.message or None,
             requests=result.requests,
-            usage=Usage(
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cache_read=usage.cache_read,
-                cache_write=usage.cache_write,
-            ),
+            usage=Usage(**asdict(usage), cost=result.cost),
+            cost=result.cost,
         )
 
     # ------------------------------------------------------------------ measurements
 
-    def measured(self, usage: MeasuredUsage, _model: str) -> None:
+    def measured(self, usage: MeasuredUsage, model: str) -> None:
         """Take a request's usage: for the engine, and to judge a compaction by its effect."""
         core = self.core
         self._spent += usage
+        cost = core.prices(usage, core.worker.client, model)
+        if cost is not None:
+            self._cost = (self._cost or 0.0) + cost
+
         core.host.after_response(usage)
         pending = core.memory.pending
         if pending is None or not usage.input_tokens:

@@ -25,16 +25,12 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
     manifest = loaded.manifest
     tools, compaction = manifest.tools, manifest.compaction
     session = manifest.budgets.session
-    summaries = compaction.provider if compaction else None
     asked = {
         f'provider.kind = "{manifest.provider.kind}"': manifest.provider.kind not in BUILT_KINDS,
         "tools.builtin": bool(tools and tools.builtin),
         "tools.mcp": bool(tools and tools.mcp),
         "context.options": bool(manifest.context.options),
         "memory.provider": bool(manifest.memory and manifest.memory.provider),
-        "provider.fallbacks": bool(manifest.provider.fallbacks),
-        "compaction.provider.fallbacks": bool(summaries and summaries.fallbacks),
-        "budgets.run.cost": manifest.budgets.run.cost is not None,
         "budgets.session.requests": session.requests is not None,
         "budgets.session.tokens": session.tokens is not None,
         "budgets.session.cost": session.cost is not None,

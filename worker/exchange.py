@@ -20,7 +20,6 @@ from .llm.types import (
     ToolCallArgsDelta,
     ToolCallDone,
     ToolCallStart,
-    Usage,
 )
 from .ports import Alert, Ref, RequestStart, Selection, TextDone, UsageMeasured, UsageRecord
 from .projection import repair
@@ -123,21 +122,23 @@ class Exchange:
         """Journal an answer and its usage together, then tell of both."""
         worker, usage = self.worker, answer.usage
         records: list[UsageRecord] = []
+        cost: float | None = None
         if usage is not None:
-            records.append(UsageRecord(history_len, usage, answer.model))
+            cost = worker.ports.price(usage, worker.client, answer.model)
+            records.append(UsageRecord(history_len, usage, answer.model, cost))
             worker.meter.measured(usage.input_tokens or 0)
-            self.progress.add(usage)
+            self.progress.add(usage, cost)
 
         message = message_of(answer, worker.client)
         if message is None:
             refs = await worker.commit(*records)
-            await self._tell_usage(usage, answer.model, refs)
+            await self._tell_usage(records, refs)
             cap = worker.config.options.max_tokens
             raise nothing_said(answer, worker.client.provider, cap)
 
         message, refs = await worker.admit("assistant_items", message, *records)
         self._tell(message, refs[0])
-        await self._tell_usage(usage, answer.model, refs[1:])
+        await self._tell_usage(records, refs[1:])
         if answer.stop_reason == "max_tokens":
             cap = worker.config.options.max_tokens
             text = f"the answer was cut at the output cap (max_tokens = {cap})"
@@ -153,7 +154,8 @@ class Exchange:
         for call in message.tool_calls:
             emit(ToolCallDone(call.call_id, call.name, call.arguments), ref)
 
-    async def _tell_usage(self, usage: Usage | None, model: str, refs: Sequence[Ref]) -> None:
-        if usage is not None:
-            self.worker.ports.emit(UsageMeasured(usage, model), refs[0])
-            await self.worker.report_usage(usage, model)
+    async def _tell_usage(self, records: Sequence[UsageRecord], refs: Sequence[Ref]) -> None:
+        for record, ref in zip(records, refs, strict=True):
+            event = UsageMeasured(record.usage, record.model, record.cost)
+            self.worker.ports.emit(event, ref)
+            await self.worker.report_usage(record.usage, record.model)

@@ -14,6 +14,7 @@ from attrs import field, frozen
 from .hooks import Action, Continue
 from .items import Item
 from .llm.types import (
+    LlmClient,
     ReasoningDelta,
     Retrying,
     TextDelta,
@@ -46,6 +47,8 @@ class UsageRecord:
     history_len: int
     usage: Usage
     model: str
+    cost: float | None = None
+    """In US dollars, where it is known."""
 
 
 @frozen
@@ -129,10 +132,11 @@ class ToolResulted:
 
 @frozen
 class UsageMeasured:
-    """What the provider measured for one request."""
+    """What the provider measured for one request; `cost` is in US dollars, where it is known."""
 
     usage: Usage
     model: str
+    cost: float | None = None
 
 
 @frozen
@@ -216,6 +220,20 @@ class Intake(Protocol):
         """Return the item as it may be stored and sent."""
 
 
+class Price(Protocol):
+    """Tells what a request cost."""
+
+    def __call__(self, usage: Usage, client: LlmClient, answered_by: str, /) -> float | None:
+        """Return US dollars, or None where that is not known.
+
+        `client` was asked; `answered_by` is the model that the answer names.
+        """
+
+
+def unpriced(_usage: Usage, _client: LlmClient, _answered_by: str, /) -> None:
+    """Know no prices: every cost is None."""
+
+
 def unchanged(item: ItemT, /) -> ItemT:
     """Return the item as it is: the intake that masks nothing."""
     return item
@@ -231,5 +249,6 @@ class Ports:
     journal: Journal = field(factory=MemoryJournal)
     emit: Emit = ignore_event
     intake: Intake = unchanged
+    price: Price = unpriced
     stages: tuple[RequestStage, ...] = ()
     clock: Callable[[], float] = time.monotonic

@@ -13,6 +13,16 @@ from .output import OutputType
 Outcome: TypeAlias = Literal["finished", "paused", "limit_reached", "yielded", "cancelled"]
 
 
+@frozen(kw_only=True)
+class RunLimits:
+    """What one run may use; None is no limit. `cost` is in US dollars."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    seconds: float | None = None
+
+
 @define
 class RunProgress:
     """What a run has used so far; it lives on when the run yields and is resumed."""
@@ -26,29 +36,34 @@ class RunProgress:
     """Whether the calls without results, if there are any, were never started."""
     requests: int = 0
     usage: Usage = field(factory=lambda: Usage(0, 0, 0, 0))
+    cost: float | None = None
+    """In US dollars; None as long as no request's cost was known."""
 
     def successor(self, now_s: float) -> RunProgress:
         """Return the progress of a run that takes up the same task: it counts anew."""
         return RunProgress(now_s, output=self.output, repaired=self.repaired)
 
-    def add(self, usage: Usage) -> None:
-        """Add one request's tokens to the run's sum."""
+    def add(self, usage: Usage, cost: float | None = None) -> None:
+        """Add one request's tokens, and its cost in US dollars, to the run's sums."""
         self.usage += usage
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
 
-    def limit_reached(
-        self, now_s: float, *, requests: int | None, tokens: int | None, seconds: float | None
-    ) -> str:
+    def limit_reached(self, now_s: float, limits: RunLimits) -> str:
         """Return which of the limits is reached, in words, or nothing."""
-        if requests is not None and self.requests >= requests:
+        if limits.requests is not None and self.requests >= limits.requests:
             return f"{self.requests} requests, the limit of one run"
 
         used = (self.usage.input_tokens or 0) + (self.usage.output_tokens or 0)
-        if tokens is not None and used >= tokens:
-            return f"{used:,} tokens used, the limit of one run is {tokens:,}"
+        if limits.tokens is not None and used >= limits.tokens:
+            return f"{used:,} tokens used, the limit of one run is {limits.tokens:,}"
+
+        if limits.cost is not None and (self.cost or 0.0) >= limits.cost:
+            return f"${self.cost:.4f} spent, the limit of one run is ${limits.cost:g}"
 
         passed = now_s - self.started_s
-        if seconds is not None and passed >= seconds:
-            return f"{passed:.0f} s passed, the limit of one run is {seconds:g} s"
+        if limits.seconds is not None and passed >= limits.seconds:
+            return f"{passed:.0f} s passed, the limit of one run is {limits.seconds:g} s"
 
         return ""
 

@@ -36,7 +36,7 @@ from .items import (
 )
 from .output import NotTheOutput, OutputType
 from .ports import Alert, ItemsRecord, TurnEnd, TurnEndRecord, TurnStart
-from .progress import RunEnd, RunProgress
+from .progress import RunEnd, RunLimits, RunProgress
 from .projection import INTERRUPTED_SUMMARY, interrupted_result
 from .text import clean_text, is_blank
 
@@ -163,12 +163,13 @@ class Runner:
             return RunEnd("paused")
 
         config = self.worker.config
-        limit = self.progress.limit_reached(
-            self.worker.ports.clock(),
+        limits = RunLimits(
             requests=config.max_requests,
             tokens=config.max_tokens_used,
+            cost=config.max_cost,
             seconds=config.max_seconds,
         )
+        limit = self.progress.limit_reached(self.worker.ports.clock(), limits)
         return RunEnd("limit_reached", message=limit) if limit else None
 
     async def _before_request(self) -> RunEnd | None:

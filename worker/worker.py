@@ -52,6 +52,8 @@ class WorkerConfig:
     options: RequestOptions = field(factory=RequestOptions)
     max_requests: int | None = 200
     max_tokens_used: int | None = None
+    max_cost: float | None = None
+    """In US dollars, as `Ports.price` tells; what it cannot tell counts as nothing."""
     max_seconds: float | None = None
     tool_timeout_s: float = 120.0
     tool_output_max_bytes: int = 65_536
@@ -73,6 +75,8 @@ class WorkerResult:
     message: str = ""
     yielded_for: str = ""
     overflow: Exception | None = None
+    cost: float | None = None
+    """In US dollars, where it is known."""
 
 
 class Worker:
@@ -408,4 +412,5 @@ def _result(end: RunEnd, progress: RunProgress) -> WorkerResult:
         end.message,
         end.yielded_for,
         end.overflow,
+        progress.cost,
     )

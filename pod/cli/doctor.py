@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("manifest", required=False, metavar="[MANIFEST]")
-@click.option("--try", "is_trying", is_flag=True, help="Make a tiny request to the model too.")
+@click.option(
+    "--try/--no-try",
+    "is_trying",
+    default=None,
+    help="Ask each model a little something, or send nothing; default with MANIFEST: --try.",
+)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change a key.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of lines.")
 @debug_option
@@ -24,18 +29,18 @@ if TYPE_CHECKING:
 def doctor(
     context: click.Context,
     manifest: str | None,
-    is_trying: bool,
+    is_trying: bool | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Look for what would keep a pod from running.
 
     Exits with 1 where something would. Without MANIFEST: this machine and the home. With it also
-    its key, model, engine and tools, and whether its provider can be reached. Keys are never
-    shown, and without --try nothing is sent.
+    its engine and tools, its keys (never shown), and what each of its models can do, which is
+    tried with two small requests: an answer and a tool call.
     """
-    if manifest is None and (is_trying or overrides):
-        raise click.UsageError("--try and --set need a MANIFEST")
+    if manifest is None and (is_trying is not None or overrides):
+        raise click.UsageError("--try, --no-try and --set need a MANIFEST")
 
     from pod.home import Home
 
@@ -57,7 +62,7 @@ def doctor(
             from .manifest_check import Checkup
 
             loaded = load_manifest(manifest, overrides=overrides, env=os.environ)
-            checkup = Checkup(loaded, home, os.environ, is_trying)
+            checkup = Checkup(loaded, home, os.environ, is_trying is not False)
 
         for finding in check_machine(home):
             tell(finding)

@@ -28,7 +28,6 @@ from pod.protocol.events import Trigger
 from session_store import InvalidHistory, Session, SessionStoreError
 from worker.foreign import uninterrupted
 from worker.items import Item
-from worker.llm.types import Usage as MeasuredUsage
 
 
 @define(eq=False)
@@ -242,7 +241,7 @@ class Compactor:
             old_session_id=old.session_id,
             new_session_id=new.session_id,
             compacted_from=(old.session_id, old.head.hash),
-            usage=_usage(plan.usage, plan.model),
+            usage=self._usage(plan),
             **figures,
         )
         await self._tell(done, plan, before)
@@ -302,10 +301,23 @@ class Compactor:
             message = f"the new session could not be written: {error}"
             raise CompactionError("storage", message) from error
 
+    def _cost(self, plan: CompactionPlan) -> float | None:
+        """Return what the summary cost, in US dollars, where that is known."""
+        if plan.usage is None:
+            return None
+
+        return self.core.prices(plan.usage, self.core.summarizer.client(), plan.model)
+
+    def _usage(self, plan: CompactionPlan) -> Usage | None:
+        if plan.usage is None:
+            return None
+
+        return Usage(**asdict(plan.usage), model=plan.model or None, cost=self._cost(plan))
+
     def _entry(self, plan: CompactionPlan, *, in_run: bool) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "usage": asdict(plan.usage) if plan.usage else None,
-            "cost": None,
+            "cost": self._cost(plan),
             "model": plan.model,
             "prompt_digest": plan.prompt_digest,
         }
@@ -415,16 +427,3 @@ class Compactor:
 
 def _cancelled() -> CompactionError:
     return CompactionError("cancelled", "cancelled")
-
-
-def _usage(usage: MeasuredUsage | None, model: str) -> Usage | None:
-    if usage is None:
-        return None
-
-    return Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read=usage.cache_read,
-        cache_write=usage.cache_write,
-        model=model or None,
-    )

@@ -37,9 +37,11 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, set[str]
     """Yield every command that does something, with the long names of its options."""
     context = click.Context(command)
     options = {
-        next(o for o in parameter.opts if o.startswith("--"))
+        next(o for o in names if o.startswith("--"))
         for parameter in command.get_params(context)
         if isinstance(parameter, click.Option)
+        for names in (parameter.opts, parameter.secondary_opts)
+        if names
     } - {"--help"}
     if not isinstance(command, click.Group) or options:
         yield name, options
@@ -70,10 +72,8 @@ def _options_in(cell: str) -> set[str]:
 
 NOT_BUILT = {
     "provider.kind": 'provider.kind="anthropic"',
-    "provider.fallbacks": 'provider.fallbacks=[{kind="ollama", model="m"}]',
     "tools.builtin": 'tools.builtin=["read"]',
     "tools.mcp": 'tools.mcp=[{name="m", command="c"}]',
-    "budgets.run.cost": "budgets.run.cost=1.0",
     "budgets.session": "budgets.session.requests=5",
     "compaction.prune_policy": 'compaction.prune_policy="break_even"',
     "compaction.compact_idle_seconds": "compaction.compact_idle_seconds=60",

@@ -8,7 +8,7 @@ import pytest
 
 from pod.cli.machine_check import file_system_of
 from session_store import FileSessionStore
-from tests.fake_provider import Say, serving
+from tests.fake_provider import Asked, Say, serving
 from tests.pod.desk import KEY, Desk
 
 
@@ -86,28 +86,84 @@ def test_the_kind_of_file_system_is_that_of_the_mount_on_top(
 # --- with a manifest ----------------------------------------------------------------------------
 
 
-def test_a_served_model_is_reached_without_being_asked(desk: Desk) -> None:
+def said_of(desk: Desk, what: str, *args: str, code: int = 0) -> list[tuple[str, str]]:
+    """Level and detail of every line about `what`."""
+    done = desk.pod("doctor", *args, "--json")
+    assert done.exit_code == code, done.output
+    lines = json.loads(done.stdout)
+    return [(line["level"], line["detail"]) for line in lines if line["what"] == what]
+
+
+def test_a_model_is_tried_with_an_answer_and_a_tool_call(desk: Desk) -> None:
+    def script(asked: Asked, number: int) -> Say:
+        return Say("fine") if number == 1 else Say(calls=(("note_colour", '{"colour":"blue"}'),))
+
+    with serving(script) as served:
+        manifest = desk.manifest(served.base_url)
+        known, answered, usage, called = said_of(desk, "provider", manifest)
+
+    assert len(served.asked) == 2
+    assert known == (
+        "ok",
+        "openai_compatible/fake: window 100,000 tokens (says the manifest); no price is known",
+    )
+    assert answered[1].startswith("openai_compatible/fake answered in ")
+    assert "in 2 pieces" in answered[1]
+    assert usage[1].startswith("it tells its usage: ")
+    assert called == ("ok", "it calls tools")
+
+
+def test_what_a_model_cannot_do_is_a_warning(desk: Desk) -> None:
+    with serving(Say("I cannot call anything.", measures=False)) as served:
+        _, _, usage, called = said_of(desk, "provider", desk.manifest(served.base_url))
+
+    assert usage == ("warn", "it does not tell how many tokens a request took")
+    assert called == ("warn", "it was asked to call a tool and did not")
+
+
+def test_with_no_try_a_model_is_reached_and_not_asked(desk: Desk) -> None:
     with serving(Say("fine")) as served:
-        seen = found(desk, desk.manifest(served.base_url))
+        seen = found(desk, desk.manifest(served.base_url), "--no-try")
         assert not served.asked
-        tried = found(desk, desk.manifest(served.base_url), "--try")
-        assert len(served.asked) == 1
 
     assert seen["key"]["detail"] == "from the variable FAKE_KEY (not shown)"
     assert "answers in" in seen["provider"]["detail"]
-    assert tried["provider"]["detail"].startswith("openai_compatible/fake answered in ")
 
 
-def test_a_key_that_is_refused_shows_only_when_it_is_tried(desk: Desk) -> None:
+def test_every_fallback_and_the_summaries_model_are_looked_at(desk: Desk) -> None:
+    with serving(Say("fine")) as served:
+        other = f'kind = "openai_compatible", model = "other", base_url = "{served.base_url}"'
+        extra = (
+            f"fallbacks = [{{ {other} }}]\n[compaction.provider]\n"
+            f'kind = "openai_compatible"\nmodel = "writer"\nbase_url = "{served.base_url}"\n'
+        )
+        manifest = desk.manifest(served.base_url, extra)
+        for what, model in [("provider", "fake"), ("fallback 1", "other"), ("summaries", "writer")]:
+            details = [detail for _, detail in said_of(desk, what, manifest)]
+            assert details[0].startswith(f"openai_compatible/{model}: ")
+            assert details[1].startswith(f"openai_compatible/{model} answered in ")
+
+
+def test_a_cost_that_is_limited_and_cannot_be_told_is_a_failure(desk: Desk) -> None:
+    with serving(Say("fine")) as served:
+        manifest = desk.manifest(served.base_url, "[budgets.run]\ncost = 1.0\n")
+        seen = found(desk, manifest, "--no-try", code=1)["budgets"]
+
+    assert "no price is known for openai_compatible/fake" in seen["detail"]
+    assert "prices = { input" in seen["advice"]
+
+
+def test_a_key_that_is_refused_shows_when_it_is_tried(desk: Desk) -> None:
     with serving(Say(status=401, error="bad key")) as served:
-        seen = found(desk, desk.manifest(served.base_url), "--try", code=1)
+        seen = found(desk, desk.manifest(served.base_url), code=1)
 
     assert "bad key" in seen["provider"]["detail"]
 
 
 def test_what_is_missing_fails_with_what_to_do(desk: Desk) -> None:
     unreachable = desk.manifest("http://127.0.0.1:9/v1")
-    seen = found(desk, unreachable, code=1)["provider"]
+    assert "Connection refused" in found(desk, unreachable, code=1)["provider"]["detail"]
+    seen = found(desk, unreachable, "--no-try", code=1)["provider"]
     assert "127.0.0.1:9 cannot be reached" in seen["detail"]
     assert seen["advice"]
     assert "FAKE_KEY is not set" in found(desk, unreachable, code=1, FAKE_KEY="")["key"]["detail"]
@@ -156,4 +212,4 @@ def test_a_wrong_manifest_ends_with_2_before_anything_is_looked_at(desk: Desk) -
     assert done.exit_code == 2
     assert done.stdout == ""
     assert "pod.name" in done.stderr
-    assert desk.pod("doctor", "--try").exit_code == 2
+    assert desk.pod("doctor", "--no-try").exit_code == 2

@@ -131,7 +131,7 @@ async def test_the_client_is_closed_also_where_the_session_cannot_be_in_order(ho
     loaded = load_manifest(manifest(home, "http://127.0.0.1:1/v1"), env=KEY)
     prepared = prepare(loaded, Home(home), KEY)
     client = Closing(())
-    provider = Provider(client, prepared.provider.key)
+    provider = Provider(client, prepared.provider.keys)
     launched = await launch(
         evolve(prepared, provider=provider, summaries=provider), EventBus(), resume=None
     )

@@ -11,8 +11,6 @@ from pod.errors import NotBuilt
 from pod.toolbox import refuse_unbuilt
 from tests.pod.pods import manifest
 
-OTHER = '{ kind = "scripted", script = "other.jsonl" }'
-
 
 @pytest.mark.parametrize(
     ("key", "extra"),
@@ -21,17 +19,12 @@ OTHER = '{ kind = "scripted", script = "other.jsonl" }'
         ("tools.mcp", '[[tools.mcp]]\nname = "hub"\ncommand = "hub"'),
         ("context.options", "[context.options]\ndepth = 3"),
         ("memory.provider", '[memory]\nprovider = "file"'),
-        ("budgets.run.cost", "[budgets.run]\ncost = 2.0"),
         ("budgets.session.requests", "[budgets.session]\nrequests = 2"),
         ("budgets.session.tokens", "[budgets.session]\ntokens = 2"),
         ("budgets.session.cost", "[budgets.session]\ncost = 2.0"),
         ("budgets.session.seconds", "[budgets.session]\nseconds = 2"),
         ('compaction.prune_policy = "break_even"', '[compaction]\nprune_policy = "break_even"'),
         ("compaction.compact_idle_seconds", "[compaction]\ncompact_idle_seconds = 60"),
-        (
-            "compaction.provider.fallbacks",
-            f'[compaction.provider]\nkind = "scripted"\nscript = "a.jsonl"\nfallbacks = [{OTHER}]',
-        ),
     ],
 )
 def test_what_is_not_built_is_refused_by_its_key(home: Path, key: str, extra: str) -> None:
@@ -40,13 +33,6 @@ def test_what_is_not_built_is_refused_by_its_key(home: Path, key: str, extra: st
         refuse_unbuilt(loaded)
 
     assert f": {key} is not built in this version" in caught.value.message
-
-
-def test_fallbacks_are_refused(home: Path) -> None:
-    path = manifest(home, "http://127.0.0.1:1/v1")
-    path.write_text(path.read_text().replace("\n[worker]", f"fallbacks = [{OTHER}]\n[worker]"))
-    with pytest.raises(NotBuilt, match=r": provider\.fallbacks is not built"):
-        refuse_unbuilt(load_manifest(path, env={}))
 
 
 def test_a_provider_is_named_beside_the_rest(home: Path) -> None:
