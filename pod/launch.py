@@ -234,7 +234,8 @@ async def _assemble(
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     stages = _Stages(host, _prune(manifest.compaction, host))
     tools = await host.tools(lambda: tuple(core.worker.history))
-    worker = _worker(prepared, bus, journal, stages, tools)
+    options = _options(prepared, await in_thread(lambda: _conversation(store, session)))
+    worker = _worker(prepared, bus, journal, stages, tools, options=options)
     state = session.state
     worker.set_history(state.history, watermark=state.watermark, turns=state.turns)
     core = PodCore(
@@ -305,6 +306,8 @@ def _worker(
     journal: SessionJournal,
     stages: _Stages,
     engine_tools: list[Tool],
+    *,
+    options: RequestOptions,
 ) -> Worker:
     manifest = prepared.loaded.manifest
     settings, budget = manifest.worker, manifest.budgets.run
@@ -317,11 +320,7 @@ def _worker(
         tools=[*prepared.tools, *extra],
         hooks=prepared.hooks,
         config=WorkerConfig(
-            options=RequestOptions(
-                max_tokens=_output_cap(prepared),
-                temperature=settings.temperature,
-                reasoning_effort=settings.reasoning_effort,
-            ),
+            options=options,
             max_requests=min(limits) if limits else None,
             max_tokens_used=budget.tokens,
             max_cost=budget.cost,
@@ -338,6 +337,25 @@ def _worker(
             price=prepared.prices,
             stages=stages.in_order(),
         ),
+    )
+
+
+def _conversation(store: FileSessionStore, session: Session) -> str:
+    """Return the same name for a session and whatever it was compacted or forked from.
+
+    Their requests begin alike, and a provider that is told so finds what it has cached.
+    """
+    (root, _), *_ = store.lineage(session.session_id)
+    return root
+
+
+def _options(prepared: Prepared, conversation: str) -> RequestOptions:
+    settings = prepared.loaded.manifest.worker
+    return RequestOptions(
+        max_tokens=_output_cap(prepared),
+        temperature=settings.temperature,
+        reasoning_effort=settings.reasoning_effort,
+        cache_key=conversation,
     )
 
 
