@@ -1,33 +1,35 @@
 """Salvage: a new session from what still verifies of a damaged one, which is left as it is.
 
-Every line that matches its own hash was once written; which entry it followed is in the bytes that
-are hashed. So the entries are found wherever they stand, two on one line or one after a stretch of
-something else, and are taken as far as each follows the one before. Where that ends, the new
-session does.
+The entries are taken wherever they stand in the file, as far as each follows the one before. Where
+that ends, the new session does. A fork whose beginning, in other logs, cannot be read any more
+stands alone then: it begins with what can be read of that, and goes on with all that it has itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from .ancestry import Ancestry
 from .anchor import read_anchor
 from .atomic import read_file
 from .blobs import blobs_of
-from .chain import GENESIS, Entry, EntryRef, entry_named
-from .copying import copied, publish_copy
+from .chain import Entry, EntryRef
+from .compacted import full_start
+from .copying import Copied, copied, publish_copy
 from .disk import Disk, storing
-from .errors import SessionDamaged, SessionNotFound, Unsuitable
-from .fold import Fold
+from .errors import NewerFormat, SessionDamaged, SessionNotFound, UnknownEntry, Unsuitable
+from .fold import Fold, carried
+from .heritage import Gap, Heritage, amends_what_is_lost, heritage, parent_of
 from .layout import Layout
+from .pieces import Piece, chained, pieces_of
 from .reader import with_payload, wrong_start
+from .state import SessionState
 from .verify import verify_session
 
-_GLUE = b'}{"hash":"'
+_NAMED = ("compacted_from", "forked_from")
 
 
 @frozen(kw_only=True)
@@ -41,6 +43,9 @@ class Lost:
     """How many there are of it in the damaged log; none of what is missing altogether."""
     reason: str
     """Why it was not kept, as it is said after a colon: `entry 7: does not match its hash`."""
+    inherited_from: str | None = None
+    """The session whose entries they are, where they are no entries of its own. `last_seq` is None
+    then where it cannot be told how many there were."""
 
 
 @frozen(kw_only=True)
@@ -62,25 +67,13 @@ class SalvageReport:
     """The pods that were on the old session, and are on the new one now."""
 
 
-class _Piece(NamedTuple):
-    """A stretch of the damaged log: an entry that matches its hash, or something else."""
-
-    offset: int
-    raw: bytes
-    size: int
-    """Bytes, with the newline."""
-    seq: int | None
-    prev: str
-    hash: str
-
-
 def salvage(disk: Disk, layout: Layout, session_id: str, new_session_id: str) -> SalvageReport:
     """Write the new session and return what is in it and what is not. The caller has the lock.
 
     Raises:
         SessionNotFound: There is no such session.
         Unsuitable: It verifies.
-        SessionDamaged: Not even its beginning verifies, or what it inherits does not.
+        SessionDamaged: Not even its beginning verifies, or nothing is left of it.
     """
     found = verify_session(disk, layout, session_id)
     if found.ok:
@@ -91,107 +84,163 @@ def salvage(disk: Disk, layout: Layout, session_id: str, new_session_id: str) ->
     bad = found.first_bad_seq or 0
     reason = found.reason or "does not verify"
     with storing(f"read session {session_id}"):
-        pieces = list(_pieces(read_file(disk, layout.log(session_id))))
+        pieces = list(pieces_of(read_file(disk, layout.log(session_id))))
 
     anchor = _anchor(disk, layout, session_id)
-    kept, stopped = _kept(disk, layout, session_id, _acknowledged(_chained(pieces), anchor))
-    if not kept:
-        raise _nothing(stopped or SessionDamaged(session_id, bad, reason, 0))
+    copy = _Copy(disk, layout, session_id)
+    copy.take_all(_acknowledged(chained(pieces), anchor))
+    kept = copy.kept
+    if not kept or copy.is_empty:
+        raise _nothing(copy.stopped or SessionDamaged(session_id, bad, reason, 0))
 
-    stopped = stopped or SessionDamaged(session_id, bad, reason, bad)
-
-    origin = {"recovered_from": [session_id, kept[-1].hash]}
-    publish_copy(
-        disk,
-        layout,
-        new_session_id,
-        copied(kept[0], origin),
-        (copied(entry) for entry in kept[1:]),
-    )
+    stopped = copy.stopped or SessionDamaged(session_id, bad, reason, bad)
+    publish_copy(disk, layout, new_session_id, copy.start(), copy.rest)
+    lost = _lost(pieces, copy, stopped, -1 if anchor is None else anchor.seq)
     return SalvageReport(
         session_id=session_id,
         new_session_id=new_session_id,
         entries_kept=len(kept),
         first_bad_seq=bad,
         reason=reason,
-        lost=tuple(_lost(pieces, kept, stopped, -1 if anchor is None else anchor.seq)),
+        lost=(*map(_lost_before, copy.gaps), *lost),
     )
 
 
-def _pieces(data: bytes) -> Iterator[_Piece]:
-    offset = 0
-    for line in data.split(b"\n"):
-        size = min(len(line) + 1, len(data) - offset)
-        whole = _piece(line, offset, size)
-        parts = [whole] if whole.seq is not None else _unglued(line, offset)
-        # Of entries on one line either all match their hashes, or none is taken for one.
-        if any(part.seq is None for part in parts):
-            parts = [whole] if size else []
+@define
+class _Copy:
+    """The new session in the making: the entries that a session can be made of, and from what."""
 
-        yield from parts
-        offset += size
+    disk: Disk
+    layout: Layout
+    session_id: str
+    kept: list[Entry] = field(factory=list)
+    rest: list[Copied] = field(factory=list)
+    """What becomes of those after the first."""
+    left_out: dict[int, str] = field(factory=dict)
+    """Entries among those kept that have nothing to be about any more, and why."""
+    stopped: SessionDamaged | None = None
+    """What is wrong with the entry after the last that was kept."""
+    _fold: Fold = field(factory=Fold)
+    _alone: Heritage | None = None
+    """What it begins with, where that is not the parent's by reference."""
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What is missing of its inheritance."""
+        return self._alone.gaps if self._alone else ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing that was said is left of a session whose beginning is lost."""
+        return bool(self.gaps) and not self._fold.state().history
+
+    def take_all(self, entries: Iterable[Entry]) -> None:
+        """Take the entries, as far as they mean something."""
+        blobs = blobs_of(self.disk, self.layout)
+        try:
+            for entry in entries:
+                if entry.seq == 0:
+                    self._begin(entry)
+
+                self._take(entry, with_payload(entry, self.session_id, blobs))
+        except SessionDamaged as error:
+            self.stopped = error
+
+    def start(self) -> Copied:
+        """Return the first entry of the new session."""
+        first = self.kept[0]
+        origin = {"recovered_from": [self.session_id, self.kept[-1].hash]}
+        start = copied(first, origin)
+        ancestry = Ancestry(self.disk, self.layout)
+        fields = {
+            key: value
+            for key, value in start.fields.items()
+            if key not in _NAMED or _is_there(ancestry, self.layout, value)
+        }
+        if self._alone is not None:
+            fields = _full(fields, self._alone.state)
+
+        return start._replace(fields=fields)
+
+    def _begin(self, entry: Entry) -> None:
+        _check_start(entry, self.session_id)
+        if entry.data.get("history") is not None:
+            return
+
+        parent, upto = parent_of(self.session_id, entry)
+        state: SessionState
+        try:
+            state = Ancestry(self.disk, self.layout).state(parent, upto)
+        except NewerFormat:
+            raise
+        except (SessionDamaged, SessionNotFound, UnknownEntry):
+            self._alone = heritage(self.disk, self.layout, self.session_id, entry)
+            state = self._alone.state
+
+        self._fold = Fold(state)
+
+    def _take(self, entry: Entry, whole: Entry) -> None:
+        if self.gaps and amends_what_is_lost(whole, self._fold):
+            self.left_out[entry.seq] = "changes what is lost"
+            return
+
+        self._fold.take(whole)
+        self.kept.append(entry)
+        if entry.seq > 0:
+            fitting = self._fitting(entry) if self.gaps else copied(entry)
+            self.rest += [fitting] if fitting is not None else []
+
+    def _fitting(self, entry: Entry) -> Copied | None:
+        """Return the copy of an entry that may count items which are not there any more."""
+        match entry.kind:
+            case "usage":
+                # The prompt that was measured held them; the next request will be measured anew.
+                there = len(self._fold.state().history)
+                return copied(entry, {"history_len": min(entry.data["history_len"], there)})
+            case "prune_advanced":
+                uids = [item.uid for item in self._fold.state().history]
+                upto = entry.data.get("upto_uid")
+                if upto not in uids:
+                    return None
+
+                return copied(entry, {"upto_index": uids.index(upto) + 1})
+            case _:
+                return copied(entry)
 
 
-def _unglued(line: bytes, offset: int) -> list[_Piece]:
-    """Return the entries that stand on one line. Inside an entry, these bytes cannot occur."""
-    cuts = [0]
-    while (at := line.find(_GLUE, cuts[-1])) >= 0:
-        cuts.append(at + 1)
-
-    spans = zip(cuts, [*cuts[1:], len(line)], strict=True)
-    return [_piece(line[a:b], offset + a, b - a + (b == len(line))) for a, b in spans]
+def _full(fields: dict[str, object], state: SessionState) -> dict[str, object]:
+    """Return the fields of a start that inherits nothing: `forked_from` is left out of it."""
+    own = {key: value for key, value in fields.items() if value is not None}
+    own.pop("forked_from", None)
+    return {**own, "carried": carried(state), **full_start(state, state.history, own)}
 
 
-def _piece(raw: bytes, offset: int, size: int) -> _Piece:
-    entry = entry_named(raw, offset)
-    if entry is None:
-        return _Piece(offset, raw, size, None, "", "")
+def _is_there(ancestry: Ancestry, layout: Layout, origin: object) -> bool:
+    """Tell whether what the session names as its origin can be proved, or was removed on purpose.
 
-    return _Piece(offset, raw, size, entry.seq, entry.data["prev"], entry.hash)
-
-
-def _chained(pieces: Iterable[_Piece]) -> Iterator[Entry]:
-    """Yield the entries as far as each follows the one before."""
-    following: dict[tuple[str, int], _Piece] = {}
-    for piece in pieces:
-        if piece.seq is not None:
-            following.setdefault((piece.prev, piece.seq), piece)
-
-    prev, seq = GENESIS, 0
-    while (found := following.get((prev, seq))) is not None:
-        entry = entry_named(found.raw, found.offset)
-        assert entry is not None, "it was one just now"  # noqa: S101  a defect, not a damage
-        yield entry
-        prev, seq = entry.hash, seq + 1
-
-
-def _kept(
-    disk: Disk, layout: Layout, session_id: str, chained: Iterable[Entry]
-) -> tuple[list[Entry], SessionDamaged | None]:
-    """Return the entries that a session can be made of, and what is wrong with the next one."""
-    kept: list[Entry] = []
-    fold, blobs = Fold(), blobs_of(disk, layout)
-    try:
-        for entry in chained:
-            if entry.seq == 0:
-                _check_start(entry, session_id)
-                if entry.data.get("history") is None:
-                    fold = Fold(Ancestry(disk, layout).inherited(session_id))
-
-            fold.take(with_payload(entry, session_id, blobs))
-            kept.append(entry)
-    except SessionDamaged as error:
-        return kept, error
-    except SessionNotFound as error:  # its own first line stands somewhere else in the file
-        return [], SessionDamaged(session_id, 0, f"is not where it should be ({error.message})", 0)
-
-    return kept, None
+    A new session that names what cannot be proved would be damaged in its turn.
+    """
+    match origin:
+        case [str(parent), str(digest)]:
+            return layout.is_removed(parent) or not ancestry.why_missing(parent, digest)
+        case _:
+            return True
 
 
 def _check_start(entry: Entry, session_id: str) -> None:
     verdict = wrong_start(entry, session_id)
     if verdict is not None:
         raise SessionDamaged(session_id, 0, verdict.reason, 0)
+
+
+def _lost_before(gap: Gap) -> Lost:
+    return Lost(
+        first_seq=gap.first_seq,
+        last_seq=gap.last_seq,
+        bytes=0,
+        reason=gap.reason,
+        inherited_from=gap.session_id,
+    )
 
 
 def _nothing(error: SessionDamaged) -> SessionDamaged:
@@ -219,9 +268,10 @@ def _acknowledged(entries: Iterable[Entry], anchor: EntryRef | None) -> Iterator
 
 
 def _lost(
-    pieces: list[_Piece], kept: list[Entry], stopped: SessionDamaged, acknowledged: int
+    pieces: list[Piece], copy: _Copy, stopped: SessionDamaged, acknowledged: int
 ) -> Iterator[Lost]:
-    """Yield what of the log is not among `kept`, neighbours of one reason together."""
+    """Yield what of the log is not among what was kept, neighbours of one reason together."""
+    kept = copy.kept
     have = {entry.offset for entry in kept}
     orphans = {p.seq for p in pieces if p.seq is not None and p.offset not in have}
     known = orphans | {entry.seq for entry in kept}
@@ -231,7 +281,8 @@ def _lost(
         if piece.offset in have:
             place = (piece.seq or 0) + 1
         elif piece.seq is not None:
-            left.append((piece.seq, piece.size, _why_orphan(piece.seq, len(kept), stopped)))
+            why = copy.left_out.get(piece.seq) or _why_orphan(piece.seq, kept[-1].seq, stopped)
+            left.append((piece.seq, piece.size, why))
             place = piece.seq + 1
         elif place in known:
             left.append((None, piece.size, "no entry, and none is missing there"))
@@ -248,11 +299,11 @@ def _lost(
     yield from _grouped(left)
 
 
-def _why_orphan(seq: int, kept: int, stopped: SessionDamaged) -> str:
+def _why_orphan(seq: int, last: int, stopped: SessionDamaged) -> str:
     if stopped.seq == seq:
         return stopped.reason
 
-    if seq < kept:
+    if seq <= last:
         return "there a second time, with something else in it"
 
     return "follows what is lost"

@@ -331,7 +331,8 @@ class FileSessionStore:
         """Make a new session from what verifies of a damaged one, and say what is not in it.
 
         Entries count as far as each proves to follow the one before, wherever in the file they
-        stand. The damaged log is not changed. Pods that were on it are on the new one then.
+        stand. A fork whose beginning, in other logs, is damaged goes on without what is lost of it.
+        The damaged log is not changed. Pods that were on it are on the new one then.
 
         Raises:
             Unsuitable: It is not damaged.

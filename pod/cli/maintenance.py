@@ -185,6 +185,9 @@ def _kept(report: SalvageReport) -> str:
 
 
 def _lost(lost: Lost) -> str:
+    if lost.inherited_from is not None:
+        return f"{_inherited(lost)} of session {lost.inherited_from}: {lost.reason}"
+
     if lost.first_seq is None or lost.last_seq is None:
         return f"{counted(lost.bytes, 'byte')}: {lost.reason}"
 
@@ -192,6 +195,22 @@ def _lost(lost: Lost) -> str:
     seqs = f"entry {lost.first_seq}" if one else f"entries {lost.first_seq}–{lost.last_seq}"
     size = f" ({counted(lost.bytes, 'byte')})" if lost.bytes else ""
     return f"{seqs}{size}: {lost.reason}"
+
+
+def _inherited(lost: Lost) -> str:
+    if lost.last_seq is None:
+        return (
+            f"what it inherits from entry {lost.first_seq} on"
+            if lost.first_seq
+            else "all that it inherits"
+        )
+
+    one = lost.first_seq == lost.last_seq
+    return (
+        f"inherited entry {lost.first_seq}"
+        if one
+        else f"inherited entries {lost.first_seq}–{lost.last_seq}"
+    )
 
 
 def _salvage_json(report: SalvageReport) -> dict[str, object]:
