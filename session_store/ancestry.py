@@ -226,13 +226,16 @@ def origin_of(start: Entry) -> tuple[str, str] | None:
 
 
 def _until(entries: Iterator[Entry], link: Link) -> Iterator[Entry]:
+    if link.upto is None:
+        yield from entries
+        return
+
     for entry in entries:
         yield entry
         if entry.hash == link.upto:
             return
 
-    if link.upto is not None:
-        raise UnknownEntry(link.session_id, link.upto, "no hash is that")
+    raise UnknownEntry(link.session_id, link.upto, "no hash is that")
 
 
 def _parent(session_id: str, start: Entry) -> Link:
