@@ -31,6 +31,7 @@ from .errors import (
     StillNeeded,
     UnknownEntry,
 )
+from .family_lock import leaving
 from .layout import Layout
 from .pointers import read_pointer
 from .reader import LogReader
@@ -122,12 +123,17 @@ class Remover:
             SessionDamaged: What a fork inherits does not verify, so it cannot be kept.
             StorageFailed: Something could not be removed. Doing it again goes on.
         """
-        needing = self.needing(session_id)
-        if needing and not detach:
-            raise StillNeeded(
-                session_id, tuple((one.session_id, one.origin.relation) for one in needing)
-            )
+        # From the look who needs it until it is gone, nothing may begin from it.
+        with leaving(self._layout):
+            needing = self.needing(session_id)
+            if needing and not detach:
+                raise StillNeeded(
+                    session_id, tuple((one.session_id, one.origin.relation) for one in needing)
+                )
 
+            return self._take_away(session_id, needing)
+
+    def _take_away(self, session_id: str, needing: list[Referrer]) -> RemovalReport:
         log = self._layout.log(session_id)
         blobs = blobs_named_in(log)
         last_written = log.stat().st_mtime if log.exists() else 0.0

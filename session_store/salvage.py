@@ -21,6 +21,7 @@ from .compacted import full_start
 from .copying import Copied, copied, publish_copy
 from .disk import Disk, storing
 from .errors import NewerFormat, SessionDamaged, SessionNotFound, UnknownEntry, Unsuitable
+from .family_lock import joining
 from .fold import Fold, carried
 from .heritage import Gap, Heritage, amends_what_is_lost, heritage, parent_of
 from .layout import Layout
@@ -88,13 +89,16 @@ def salvage(disk: Disk, layout: Layout, session_id: str, new_session_id: str) ->
 
     anchor = _anchor(disk, layout, session_id)
     copy = _Copy(disk, layout, session_id)
-    copy.take_all(_acknowledged(chained(pieces), anchor))
-    kept = copy.kept
-    if not kept or copy.is_empty:
-        raise _nothing(copy.stopped or SessionDamaged(session_id, bad, reason, 0))
+    # What it refers to must not be removed before it is there.
+    with joining(layout):
+        copy.take_all(_acknowledged(chained(pieces), anchor))
+        kept = copy.kept
+        if not kept or copy.is_empty:
+            raise _nothing(copy.stopped or SessionDamaged(session_id, bad, reason, 0))
+
+        publish_copy(disk, layout, new_session_id, copy.start(), copy.rest)
 
     stopped = copy.stopped or SessionDamaged(session_id, bad, reason, bad)
-    publish_copy(disk, layout, new_session_id, copy.start(), copy.rest)
     lost = _lost(pieces, copy, stopped, -1 if anchor is None else anchor.seq)
     return SalvageReport(
         session_id=session_id,

@@ -29,6 +29,7 @@ from .errors import (
     SessionStoreError,
     UnknownEntry,
 )
+from .family_lock import joining
 from .files import FileLogs
 from .fold import carried
 from .gist import Gist
@@ -168,7 +169,16 @@ class FileSessionStore:
         return self._fork(session_id, self.fork_point(session_id, at).hash, {})
 
     def _fork(self, session_id: str, digest: str, marks: Mapping[str, object]) -> str:
-        return self._publish(self._fork_start(session_id, digest, marks))
+        with joining(self.layout):
+            self._check_there(session_id, digest)
+            return self._publish(self._fork_start(session_id, digest, marks))
+
+    def _check_there(self, session_id: str, digest: str) -> None:
+        """Return if a session may begin at that entry: it was not removed since it was found."""
+        if not self.layout.log(session_id).exists():
+            why = self._ancestry.why_missing(session_id, digest)
+            if why:
+                raise SessionNotFound(session_id, "it was removed")
 
     def _fork_start(
         self, session_id: str, digest: str, marks: Mapping[str, object]
@@ -223,7 +233,6 @@ class FileSessionStore:
         """
         check_history(history)
         old = self._ancestry.state(session_id)
-        self._logs.make_durable(session_id)
         gist = Gist.of(old)
         start = compacted_start(gist, history, {})
         entries = compacted_entries(
@@ -233,7 +242,10 @@ class FileSessionStore:
             compaction={"trigger": "manual", "engine": "external", "method": "engine"},
             carry_extensions=True,
         )
-        return self._publish(start, entries)
+        with joining(self.layout):
+            self._check_there(session_id, gist.head.hash)
+            self._logs.make_durable(session_id)
+            return self._publish(start, entries)
 
     def publish_compacted(
         self,
