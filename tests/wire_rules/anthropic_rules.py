@@ -59,7 +59,7 @@ IDS_UNIQUE = BOOK.rule(
 )
 CALLS_LAST = BOOK.rule(
     "calls_last",
-    "no text after a tool_use in an answer",
+    "no text after a tool_use in an answer, save in one that thinks and comes back as it was",
     "400 seen for [tool_use, text]: tool_use ids were found without tool_result blocks",
 )
 ERROR_IS_TEXT = BOOK.rule(
@@ -77,7 +77,7 @@ THINKING_LAST = BOOK.rule(
 )
 THINKING_FIRST = BOOK.rule(
     "thinking_first",
-    "with a thinking budget, the answer whose results are sent starts with thinking",
+    "with a thinking budget, the turn whose results are sent starts with thinking",
     "400: Expected `thinking` or `redacted_thinking`, but found `tool_use`",
 )
 BUDGET = BOOK.rule(
@@ -87,6 +87,11 @@ THINKING_KIND = BOOK.rule(
     "thinking_kind",
     "a budget up to Claude 4.6 only, adaptive from 4.6 on only",
     "page on extended thinking: supported models",
+)
+BINDING = BOOK.rule(
+    "binding",
+    "what is to become of thinking behind a changed prompt is said under a beta",
+    "400: That setting requires the `thinking-binding-controls-2026-08-01` value in the header",
 )
 SAMPLING = BOOK.rule(
     "sampling",
@@ -165,8 +170,15 @@ _THINKING_CONFIG = s.tagged(
             {"display": s.one_of("summarized", "omitted")},
         ),
         "adaptive": s.keys(
-            {"type": s.one_of("adaptive")}, {"display": s.one_of("summarized", "omitted")}
+            {"type": s.one_of("adaptive")},
+            {
+                "display": s.one_of("summarized", "omitted"),
+                "block_binding": s.keys(
+                    {"prefix_mismatch_behavior": s.one_of("error", "drop_block")}
+                ),
+            },
         ),
+        "between_tools": s.keys({"type": s.one_of("between_tools")}),
         "disabled": s.keys({"type": s.one_of("disabled")}),
     },
 )
@@ -228,6 +240,7 @@ def check(body: Mapping[str, object], headers: Mapping[str, str], report: Report
     _check_contents(body, report)
     _check_marks(body, report)
     _check_thinking_config(body, report)
+    _check_binding(body, headers, report)
     _check_turns(body, report)
 
 
@@ -355,6 +368,14 @@ def _check_thinking_config(body: Mapping[str, object], report: Report) -> None:
         report.broke(FORCED_TOOL, "tool_choice", choice)
 
 
+def _check_binding(body: Mapping[str, object], headers: Mapping[str, str], report: Report) -> None:
+    config = body.get("thinking")
+    betas = [value for key, value in headers.items() if key.lower() == "anthropic-beta"]
+    is_asked = any("thinking-binding-controls-2026-08-01" in value for value in betas)
+    if isinstance(config, dict) and "block_binding" in config and not is_asked:
+        report.broke(BINDING, "header anthropic-beta", betas)
+
+
 # --- turns ------------------------------------------------------------------------------------
 
 
@@ -407,13 +428,14 @@ def _check_answer(
 ) -> list[object]:
     """Check an assistant message and return the ids of its calls."""
     ids: list[object] = []
+    thinks = any(block.get("type") in ("thinking", "redacted_thinking") for _, block in blocks)
     for place, block in blocks:
         if block.get("type") == "tool_use":
             if block.get("id") in seen_ids:
                 report.broke(IDS_UNIQUE, f"{place}.id", block.get("id"))
             seen_ids.add(block.get("id"))
             ids.append(block.get("id"))
-        elif block.get("type") == "text" and ids:
+        elif block.get("type") == "text" and ids and not thinks:
             report.broke(CALLS_LAST, place, block.get("text"))
 
     is_thinking = bool(blocks) and blocks[-1][1].get("type") in ("thinking", "redacted_thinking")
@@ -453,8 +475,19 @@ def _check_thinking_first(
     if not isinstance(config, dict) or config.get("type") != "enabled" or len(messages) < 2:
         return
 
-    last = [b.get("type") for _, b in _blocks(messages[-1][1].get("content"), "")]
-    where, answer = messages[-2]
-    blocks = [b.get("type") for _, b in _blocks(answer.get("content"), "")]
-    if "tool_result" in last and blocks[:1] not in (["thinking"], ["redacted_thinking"]):
-        report.broke(THINKING_FIRST, f"{where}.content[0].type", blocks[:1])
+    if "tool_result" not in _kinds(messages[-1][1]):
+        return
+
+    # Answers with nothing but results between them are one turn, and without interleaving only
+    # the first of them thinks.
+    at = len(messages) - 2
+    while at >= 2 and set(_kinds(messages[at - 1][1])) == {"tool_result"}:
+        at -= 2
+    where, answer = messages[at]
+    begins = _kinds(answer)[:1]
+    if begins not in (["thinking"], ["redacted_thinking"]):
+        report.broke(THINKING_FIRST, f"{where}.content[0].type", begins)
+
+
+def _kinds(message: Mapping[str, object]) -> list[object]:
+    return [block.get("type") for _, block in _blocks(message.get("content"), "")]

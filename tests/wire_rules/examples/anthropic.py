@@ -92,6 +92,25 @@ TABLE.good.update(
         "parallel calls, one failed, text behind the results": TOOLS,
         "thinking with a budget, an image in a result": THINKS,
         "adaptive thinking": ADAPTIVE,
+        "bound thinking, let go where the prompt changed": evolve(
+            ADAPTIVE,
+            body={
+                **ADAPTIVE.body,
+                "thinking": {
+                    "type": "adaptive",
+                    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+                },
+            },
+            headers={**HEADERS, "anthropic-beta": "thinking-binding-controls-2026-08-01"},
+        ),
+        "thinking between tools only": evolve(
+            PLAIN,
+            body={
+                **PLAIN.body,
+                "model": "claude-sonnet-5-5",
+                "thinking": {"type": "between_tools"},
+            },
+        ),
         "redacted thinking": sent(
             said("user", text("Hello")),
             said("assistant", {"type": "redacted_thinking", "data": "EqQB"}, text("Hi")),
@@ -362,6 +381,12 @@ _bad(
     {
         "model": "claude-3-7-sonnet-20250219",
     },
+)
+_bad(
+    "anthropic.binding",
+    "bound thinking without its beta",
+    ADAPTIVE,
+    {"thinking.block_binding": {"prefix_mismatch_behavior": "drop_block"}},
 )
 _bad("anthropic.sampling", "a temperature with thinking", THINKS, {"temperature": 0})
 _bad("anthropic.sampling", "top_k with thinking", THINKS, {"top_k": 5})

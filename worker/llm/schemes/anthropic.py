@@ -1,0 +1,185 @@
+"""Anthropic's Messages dialect, which other vendors' servers speak as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+import orjson
+from attrs import frozen
+
+from worker.items import AssistantMessage, Item, ToolResult
+from worker.llm.scheme import Framing
+from worker.llm.schemes.anthropic_blocks import BlockWriter, Piece, is_signed
+from worker.llm.schemes.anthropic_decoder import AnthropicDecoder
+from worker.llm.schemes.anthropic_messages import CACHE_MARK, MessageJoiner
+from worker.llm.schemes.anthropic_models import facts
+from worker.llm.schemes.anthropic_options import knobs
+from worker.llm.schemes.anthropic_schema import tool_schema
+from worker.llm.schemes.item_writer import ItemWriter
+from worker.llm.types import LlmRequest, ToolSpec
+from worker.text import clean_text, is_blank
+
+_VERSION = "2023-06-01"
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_CALL_NOTHING = b'"tool_choice":{"type":"none"},'
+
+
+@frozen(kw_only=True)
+class AnthropicScheme:
+    """Messages: `POST <base_url>/v1/messages`, streamed."""
+
+    framing: ClassVar[Framing] = "sse"
+    is_unversioned: ClassVar[bool] = False
+
+    binding_beta: bool = True
+    """Whether the beta may be used that has the API let go of thinking behind a changed prompt,
+    which newer Claude models refuse otherwise. Off for a gateway that refuses beta headers."""
+
+    def path(self, model: str) -> str:
+        """Return the path under the base URL."""
+        return "/v1/messages"
+
+    def headers(self, api_key: str | None) -> Mapping[str, str]:
+        """Return the version, the key where there is one, and the beta."""
+        headers = {"anthropic-version": _VERSION}
+        if api_key:
+            headers["x-api-key"] = api_key
+        if self.binding_beta:
+            headers["anthropic-beta"] = _BINDING_BETA
+        return headers
+
+    def encoder(self, provider: str, model: str) -> AnthropicEncoder:
+        """Return an encoder that reuses the bytes of the request before."""
+        return AnthropicEncoder(provider, model, binds=self.binding_beta)
+
+    def decoder(self, provider: str, model: str) -> AnthropicDecoder:
+        """Return a decoder for one answer."""
+        return AnthropicDecoder(provider, model)
+
+
+class AnthropicEncoder:
+    """Makes the bodies of one client's requests; see `ItemWriter` for what is reused."""
+
+    def __init__(self, provider: str, model: str, *, binds: bool) -> None:
+        self._provider = provider
+        self._model = orjson.dumps(model)
+        self._facts = facts(model)
+        self._binds = binds
+        # Where a request turns thinking off, no thinking may be in it: two conversations.
+        self._messages = {thinks: _Messages(provider, thinks=thinks) for thinks in (False, True)}
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+
+    @property
+    def encoded_items(self) -> int:
+        """How many items were encoded so far, over all requests; reused ones are not counted."""
+        return sum(messages.encoded_items for messages in self._messages.values())
+
+    def encode(self, request: LlmRequest) -> bytes:
+        """Return the body: model, tools, system prompt, messages, then everything else."""
+        sent = knobs(self._facts, request.options, binds=self._binds)
+        if sent.has_budget and not _may_think(request.items, self._provider):
+            # The tools at work were called without thought: by another model, or before it was
+            # asked for. The API refuses to begin with it in the midst of a turn.
+            sent = knobs(self._facts, request.options, binds=self._binds, may_think=False)
+
+        messages = self._messages[sent.thinks]
+        joined = messages.write(request.items)
+        return b"".join(
+            (
+                *(b'{"model":', self._model, b","),
+                self._tools_of(request.tools) or _stand_ins(messages.tool_names),
+                _system_field(request.system),
+                *(b'"messages":[', joined, b"],"),
+                orjson.dumps(dict(sent.fields))[1:],
+            )
+        )
+
+    def _tools_of(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools[0] is not tools:
+            self._tools = (tools, _tools_field(tools))
+        return self._tools[1]
+
+
+class _Messages:
+    """The messages of one conversation, with or without thinking."""
+
+    def __init__(self, provider: str, *, thinks: bool) -> None:
+        self._joiner = MessageJoiner("")
+        writer = BlockWriter(provider, sends_thinking=thinks)
+        self._writer: ItemWriter[Piece] = ItemWriter(writer, self._begin)
+
+    @property
+    def encoded_items(self) -> int:
+        """How many items were encoded so far."""
+        return self._writer.encoded_items
+
+    @property
+    def tool_names(self) -> Iterable[str]:
+        """The tools that are called in the messages written last."""
+        return self._joiner.tool_names
+
+    def write(self, items: Sequence[Item]) -> bytes:
+        """Return the messages of `items`."""
+        return self._writer.write("", items)
+
+    def _begin(self, system: str) -> MessageJoiner:
+        self._joiner = MessageJoiner(system)
+        return self._joiner
+
+
+def _may_think(items: Sequence[Item], provider: str) -> bool:
+    """Tell whether the tools at work, if any are, were called with thought to begin with.
+
+    An answer, its results and the answers to these are one turn, and with a budget that turn must
+    begin with thinking. A word of the user's in between may begin another: both are looked at.
+    """
+    at_work = False
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        is_first = index == 0 or not isinstance(items[index - 1], ToolResult)
+        if isinstance(item, ToolResult):
+            at_work = True
+        elif isinstance(item, AssistantMessage):
+            if not at_work:
+                return True
+            if is_first and not (item.parts and is_signed(item.parts[0], provider)):
+                return False
+        elif at_work and is_first:
+            return True
+
+    return True
+
+
+def _system_field(system: str) -> bytes:
+    if is_blank(system):
+        return b""
+
+    block = orjson.dumps({"type": "text", "text": clean_text(system)})
+    return b'"system":[' + block[:-1] + CACHE_MARK + b"}],"
+
+
+def _tools_field(tools: Sequence[ToolSpec]) -> bytes:
+    """Return the `tools` member with its comma, sorted by name; nothing where there are none."""
+    if not tools:
+        return b""
+
+    written = [
+        {
+            "name": tool.name,
+            **({"description": tool.description} if not is_blank(tool.description) else {}),
+            "input_schema": tool_schema(tool.parameters),
+        }
+        for tool in sorted(tools, key=lambda tool: tool.name)
+    ]
+    # The last tool's bracket, and the list's.
+    return b'"tools":' + orjson.dumps(written)[:-2] + CACHE_MARK + b"}],"
+
+
+def _stand_ins(names: Iterable[str]) -> bytes:
+    """Return tools that cannot be called, for a request that has none and yet a history of calls.
+
+    The API wants the tools defined that messages speak of.
+    """
+    tools = tuple(ToolSpec(name, "", {"type": "object"}) for name in names)
+    return _tools_field(tools) + _CALL_NOTHING if tools else b""
