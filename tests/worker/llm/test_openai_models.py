@@ -37,6 +37,7 @@ from worker.llm.schemes.openai_models import EFFORTS, OpenAiModel, facts
         ("o4-mini-deep-research", "high", "medium"),
         ("gpt-4.1", "high", None),
         ("openai/gpt-5", "none", "minimal"),
+        ("openai.gpt-5.6-luna", "minimal", "low"),
         ("ft:gpt-4o-mini:acme::1", "high", None),
         ("my-deployment", "high", "high"),
         ("gpt-5", "ultra", "ultra"),
@@ -90,6 +91,16 @@ def test_a_temperature_is_refused_while_the_model_reasons(
 )
 def test_where_chat_completions_takes_tools(model: str, chat_tools: str) -> None:
     assert facts(model).chat_tools == chat_tools
+
+
+@pytest.mark.parametrize("model", ["gpt-5.3-codex", "gpt-5.4-mini", "gpt-5.5-pro", "gpt-6.1-sol"])
+def test_models_that_tell_commentary_from_answers(model: str) -> None:
+    assert facts(model).has_phases
+
+
+@pytest.mark.parametrize("model", ["gpt-5.3", "gpt-5.2-pro", "gpt-5", "o3", "gpt-4o", "unheard-of"])
+def test_models_that_do_not(model: str) -> None:
+    assert not facts(model).has_phases
 
 
 def test_what_nobody_knows_is_left_open() -> None:

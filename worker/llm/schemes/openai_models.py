@@ -26,6 +26,8 @@ class OpenAiModel:
     """The effort where none is asked for; None where the model does not reason, or may not."""
     chat_tools: Literal["always", "without_reasoning", "never"] = "always"
     """Whether it takes tools in Chat Completions: only with the effort `none`, or not at all."""
+    has_phases: bool = False
+    """Whether it tells commentary from final answers, and wants to be told so again (Responses)."""
 
     @property
     def reasons(self) -> bool:
@@ -74,12 +76,12 @@ _NEVER_REASONS = OpenAiModel(efforts=())
 _ALWAYS_REASONS = OpenAiModel(efforts=_upto("high"), default_effort="medium")
 _XHIGH = evolve(_ALWAYS_REASONS, efforts=_upto("xhigh"))
 _PRO = evolve(_ALWAYS_REASONS, efforts=_upto("xhigh", "medium"), chat_tools="never")
+_NEW_PRO = evolve(_PRO, has_phases=True)
 _MEDIUM_ONLY = evolve(_ALWAYS_REASONS, efforts=("medium",))
 _ON_REQUEST = OpenAiModel(efforts=_with_none("xhigh"), default_effort="none")
-_SWITCHABLE = OpenAiModel(
-    efforts=_with_none("max"), default_effort="medium", chat_tools="without_reasoning"
-)
-_GPT_6 = evolve(_ALWAYS_REASONS, efforts=_upto("max"), chat_tools="never")
+_GPT_5_4 = evolve(_ON_REQUEST, chat_tools="without_reasoning", has_phases=True)
+_SWITCHABLE = evolve(_GPT_5_4, efforts=_with_none("max"), default_effort="medium")
+_GPT_6 = evolve(_NEW_PRO, efforts=_upto("max"))
 
 # The first pattern that the name begins with decides; dated names and sizes follow their family.
 _ROWS = (
@@ -95,10 +97,12 @@ _ROWS = (
     (r"gpt-5\.1-codex-max", _XHIGH),
     (r"gpt-5\.1-codex", _ALWAYS_REASONS),
     (r"gpt-5\.1(?!\d)", evolve(_ON_REQUEST, efforts=_with_none("high"))),
-    (r"gpt-5\.\d+-pro", _PRO),
+    (r"gpt-5\.2-pro", _PRO),
+    (r"gpt-5\.\d+-pro", _NEW_PRO),
     (r"gpt-5\.2-codex", _XHIGH),
+    (r"gpt-5\.3-codex", evolve(_ON_REQUEST, has_phases=True)),
     (r"gpt-5\.[23](?!\d)", _ON_REQUEST),
-    (r"gpt-5\.4(?!\d)", evolve(_ON_REQUEST, chat_tools="without_reasoning")),
+    (r"gpt-5\.4(?!\d)", _GPT_5_4),
     (r"gpt-5\.5(?!\d)", evolve(_SWITCHABLE, efforts=_with_none("xhigh"))),
     (r"gpt-5\.", _SWITCHABLE),
     (r"gpt-6-(sol|luna)|gpt-6\.1-(terra|luna)", _SWITCHABLE),
@@ -110,6 +114,6 @@ _PATTERNS = tuple((re.compile(pattern), facts) for pattern, facts in _ROWS)
 
 
 def facts(model: str) -> OpenAiModel:
-    """Return what is known of `model`; a vendor before it (`openai/`) and `ft:` are looked past."""
-    name = model.lower().rpartition("/")[2].removeprefix("ft:")
+    """Return what is known of `model`; a vendor before it, and `ft:`, are looked past."""
+    name = model.lower().rpartition("/")[2].removeprefix("openai.").removeprefix("ft:")
     return next((found for pattern, found in _PATTERNS if pattern.match(name)), _UNKNOWN)
