@@ -138,10 +138,15 @@ _THOUGHT = s.keys({"type": s.one_of("reasoning_text"), "text": s.text()})
 _REASONING = s.keys(
     {
         "type": s.one_of("reasoning"),
-        "id": s.text(least=1, pattern=r"[\x21-\x7e]+"),
         "summary": s.array(_SUMMARY),
     },
-    {"encrypted_content": s.text(), "content": s.array(_THOUGHT), **_STATUS},
+    {
+        # The SDK's type requires it; the API does not (openai/codex#3390, vercel/ai#12869).
+        "id": s.text(least=1, pattern=r"[\x21-\x7e]+"),
+        "encrypted_content": s.text(),
+        "content": s.array(_THOUGHT),
+        **_STATUS,
+    },
 )
 _BY_TYPE = s.tagged(
     "type",
@@ -267,8 +272,8 @@ def _check_reasoning(items: Sequence[tuple[str, dict[str, object]]], report: Rep
 
         if not item.get("encrypted_content"):
             report.broke(ENCRYPTED, f"{where}.encrypted_content", item.get("encrypted_content"))
-        if item.get("id") in seen:
-            report.broke(REASONING_ONCE, f"{where}.id", item.get("id"))
+        if "id" in item and item["id"] in seen:
+            report.broke(REASONING_ONCE, f"{where}.id", item["id"])
         seen.add(item.get("id"))
         after = [one for _, one in items[index + 1 :] if one.get("type") != "reasoning"][:1]
         if not any(
