@@ -28,6 +28,24 @@ def effort_of(model: str, effort: str) -> Any:
     return asked(model, reasoning_effort=effort).get("output_config", {}).get("effort")
 
 
+@pytest.mark.parametrize(
+    ("spelling", "usual"),
+    [
+        ("anthropic/claude-4.6-opus", "claude-opus-4-6"),
+        ("claude-4-sonnet", "claude-sonnet-4"),
+        ("anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1"),
+        ("claude-opus-4@20250514", "claude-opus-4-0"),
+        ("claude-opus-5:thinking", "claude-opus-5"),
+        ("us.anthropic.claude-sonnet-5-5-v1:0", "claude-sonnet-5-5"),
+        ("Claude-Haiku-4-5-20251001", "claude-haiku-4-5"),
+        ("claude-3-5-haiku-latest", "claude-3.5-haiku"),
+    ],
+)
+def test_a_model_is_known_however_it_is_spelled(spelling: str, usual: str) -> None:
+    assert facts(spelling) is facts(usual)
+    assert facts(usual) is not facts("claude-next")
+
+
 # --- the output cap -----------------------------------------------------------------------------
 
 

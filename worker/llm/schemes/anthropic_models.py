@@ -69,19 +69,21 @@ _CLAUDE_5 = evolve(_CLAUDE_4_7, thinks_by_default=True, off="disabled")
 _ALWAYS_THINKS = evolve(_CLAUDE_5, off=None)
 _CLAUDE_5_5 = evolve(_ALWAYS_THINKS, binds_thinking=True)
 
+_NO_MINOR = r"(?!\d|-\d\d?(?!\d))"
+
 # The first pattern found in the name decides; a date or a cloud's prefix around it is no matter.
 _ROWS = (
     (r"claude-(instant|v?[12]\b|3-(opus|sonnet|haiku))", _CLAUDE_3),
     (r"claude-3-5", _CLAUDE_3_5),
     (r"claude-3-7", _CLAUDE_4),
-    (r"claude-opus-4(-[01](?!\d)|-\d{8}|$|@)", evolve(_CLAUDE_4, max_output=32_000)),
+    (rf"claude-opus-4({_NO_MINOR}|-[01](?!\d))", evolve(_CLAUDE_4, max_output=32_000)),
     (r"claude-\w+-4-5(?!\d)", _CLAUDE_4_5),
     (r"claude-\w+-4-6(?!\d)", _CLAUDE_4_6),
-    (r"claude-\w+-4-[7-9](?!\d)", _CLAUDE_4_7),
+    (r"claude-\w+-4-([7-9]|\d\d)(?!\d)", _CLAUDE_4_7),
     (r"claude-\w+-4(?!\d)", _CLAUDE_4),
     (r"claude-mythos-preview", evolve(_ALWAYS_THINKS, efforts=("low", "medium", "high", "max"))),
-    (r"claude-(fable|mythos)-5(-\d{8}|$|@)", _ALWAYS_THINKS),
-    (r"claude-(opus|sonnet|haiku)-5(-\d{8}|$|@)", _CLAUDE_5),
+    (rf"claude-(fable|mythos)-5{_NO_MINOR}", _ALWAYS_THINKS),
+    (rf"claude-(opus|sonnet|haiku)-5{_NO_MINOR}", _CLAUDE_5),
     (r"claude-sonnet-5-5(?!\d)", evolve(_CLAUDE_5_5, off="between_tools")),
     (r"claude-haiku-5-5(?!\d)", evolve(_CLAUDE_5_5, off="disabled")),
     # The rest of the 5.x models, and what comes after them: the newest are the strictest.
@@ -90,7 +92,10 @@ _ROWS = (
 _PATTERNS = tuple((re.compile(pattern), found) for pattern, found in _ROWS)
 
 
+_NUMBER_FIRST = re.compile(r"claude-([4-9](?:-\d\d?)?)-([a-z]+)")
+
+
 def facts(model: str) -> AnthropicModel:
-    """Return what is known of `model`, be it spelled with dots (`claude-opus-4.6`) or dashes."""
-    name = re.sub(r"[._]", "-", model.lower())
+    """Return what is known of `model`, also as others spell it (`claude-4.6-opus`)."""
+    name = _NUMBER_FIRST.sub(r"claude-\2-\1", re.sub(r"[._]", "-", model.lower()))
     return next((found for pattern, found in _PATTERNS if pattern.search(name)), _OTHER)
