@@ -39,7 +39,8 @@ class LogWriter:
         durability: Durability,
     ) -> None:
         self._disk = disk
-        self._path = layout.log(session_id)
+        self._session_id = session_id
+        self._doing = f"write {layout.log(session_id).name}"
         self._anchor = layout.anchor(session_id)
         self._fd = fd
         self._durability = durability
@@ -55,13 +56,14 @@ class LogWriter:
             StorageFailed: The lines may be on disk or not; this writer is done.
         """
         self._check_usable()
-        if expected != self._position.head:
-            why = f"entry {self._position.seq - 1} is its last one, not entry {expected.seq}"
-            raise HeadMismatch(self._path.stem, why, expected=expected)
+        before = self._position
+        if expected != before.head:
+            why = f"entry {before.seq - 1} is its last one, not entry {expected.seq}"
+            raise HeadMismatch(self._session_id, why, expected=expected)
 
         # Until all has gone well: whatever ends this early, how much was written is unknown.
         self._failed = True
-        with storing(f"write {self._path.name}"):
+        with storing(self._doing):
             self._check_untouched()
             write_all(self._disk, self._fd, lines)
             if self._durability is Durability.FSYNC:
@@ -69,9 +71,9 @@ class LogWriter:
 
         self._failed = False
         last = lines.rfind(b"\n", 0, -1) + 1
-        self._last = (self._position.offset + last, lines[last : last + PREFIX_BYTES])
-        self._position = advanced(self._position, lines)
-        return self._position.seq - 1
+        self._last = (before.offset + last, lines[last : last + PREFIX_BYTES])
+        self._position = after = advanced(before, lines)
+        return after.seq - 1
 
     def anchor(self, after: Position) -> None:
         """Put the anchor at the entry before `after`, unless it is there.
@@ -100,10 +102,10 @@ class LogWriter:
 
     def _check_usable(self) -> None:
         if self._failed:
-            raise StorageFailed(f"write {self._path.name}", "an earlier write failed")
+            raise StorageFailed(self._doing, "an earlier write failed")
 
         if self._fd < 0:
-            raise StorageFailed(f"write {self._path.name}", "the session was closed")
+            raise StorageFailed(self._doing, "the session was closed")
 
     def _check_untouched(self) -> None:
         found = os.fstat(self._fd)
@@ -116,4 +118,4 @@ class LogWriter:
             why = "its last entry is another one"
 
         if why:
-            raise HeadMismatch(self._path.stem, why, expected=self._position.head)
+            raise HeadMismatch(self._session_id, why, expected=self._position.head)
