@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 from manifests import CompactionSection, LoadedManifest
 from pod.bus import EventBus
 from pod.compaction.compactor import Compactor
-from pod.compaction.prune_hook import PruneHook, prune_config
+from pod.compaction.prune_hook import BreakEven, PruneHook, prune_config
 from pod.compaction.state import CompactionMemory
 from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import UNKNOWN_WINDOW, Thresholds, thresholds_for
@@ -232,7 +232,11 @@ async def _assemble(
     host = await _host(prepared, bus, desk)
     undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
-    stages = _Stages(host, _prune(manifest.compaction, host))
+    break_even = BreakEven(
+        lambda: prepared.prices.of_cache(prepared.provider.client),
+        lambda: core.thresholds.end,
+    )
+    stages = _Stages(host, _prune(manifest.compaction, host, break_even))
     tools = await host.tools(lambda: tuple(core.worker.history))
     options = _options(prepared, await in_thread(lambda: _conversation(store, session)))
     worker = _worker(prepared, bus, journal, stages, tools, options=options)
@@ -274,12 +278,15 @@ class _Stages:
         return (*first, self.trigger, self.host)
 
 
-def _prune(section: CompactionSection | None, host: EngineHost) -> PruneHook | None:
+def _prune(
+    section: CompactionSection | None, host: EngineHost, break_even: BreakEven
+) -> PruneHook | None:
     """`[compaction]` governs the built-in engine alone."""
     if section is None or host.builtin is None:
         return None
 
-    return PruneHook(prune_config(section))
+    weighs_prices = section.prune_policy == "break_even"
+    return PruneHook(prune_config(section), break_even if weighs_prices else None)
 
 
 async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from manifests.schema_provider import FallbackProvider, PricesSection
+from pod.compaction.break_even import USUAL, CachePrices
 from worker.llm.types import LlmClient, Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, Provider
 
 _MILLION = 1_000_000
+_CACHED = 1_000
 # What the table calls the makers of our kinds. Others are found by their address.
 _MAKERS = {
     "anthropic": "anthropic",
@@ -99,13 +101,21 @@ class PriceList:
 
     models: tuple[ModelCard, ...] = ()
 
+    def of_cache(self, client: LlmClient) -> CachePrices:
+        """Return what cached tokens of `client`'s model cost, or what is usual."""
+        card = self._card(client)
+        read = card and card.cost(Usage(_CACHED, 0, cache_read=_CACHED))
+        write = card and card.cost(Usage(_CACHED, 0, cache_write=_CACHED))
+        return USUAL if not read or not write else CachePrices(read, write)
+
     def __call__(self, usage: Usage, client: LlmClient, answered_by: str = "") -> float | None:
         """Return what a request to `client` cost, in US dollars, or None where nobody knows."""
-        for card in self.models:
-            if (card.provider, card.model) == (client.provider, client.model):
-                return card.cost(usage, answered_by)
+        card = self._card(client)
+        return None if card is None else card.cost(usage, answered_by)
 
-        return None
+    def _card(self, client: LlmClient) -> ModelCard | None:
+        name = (client.provider, client.model)
+        return next((card for card in self.models if (card.provider, card.model) == name), None)
 
 
 def _own_cost(usage: Usage, prices: PricesSection) -> float:

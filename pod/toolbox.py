@@ -35,9 +35,6 @@ def refuse_unbuilt(loaded: LoadedManifest) -> None:
         "budgets.session.tokens": session.tokens is not None,
         "budgets.session.cost": session.cost is not None,
         "budgets.session.seconds": session.seconds is not None,
-        'compaction.prune_policy = "break_even"': bool(
-            compaction and compaction.prune_policy == "break_even"
-        ),
         "compaction.compact_idle_seconds": bool(compaction and compaction.compact_idle_seconds),
     }
     named = [key for key, used in asked.items() if used]

@@ -26,6 +26,11 @@ class Thresholds:
         """Whether anything but a person may compact."""
         return self.compact is not None
 
+    @property
+    def end(self) -> int | None:
+        """The size at which a prompt begins anew, compacted or refused, where that is known."""
+        return self.window if self.compact is None else self.compact
+
     def of(self, trigger: Trigger) -> int:
         """Return the threshold of a trigger: the size that a compaction must come below."""
         window = self.window or UNKNOWN_WINDOW
