@@ -1,4 +1,7 @@
-"""What every test stands on: asyncio, a home of its own, and no network beyond this machine."""
+"""What every test stands on: asyncio, a home of its own, and no network beyond this machine.
+
+Every request to a model's API is held to that API's rules, and to the prefix of those before it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import settings
+
+from tests.wire_rules.watch import Watch, watched, watching
 
 # A loaded machine is no counterexample; pytest's own timeout bounds each test.
 settings.register_profile("podworker", deadline=None)
@@ -62,6 +68,21 @@ def _loopback_only() -> Iterator[None]:
         patch.setattr(socket.socket, "connect", _guarded(socket.socket.connect))
         patch.setattr(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _requests_are_seen() -> Iterator[None]:
+    """Whatever this process sends to a model's API is shown to the watch of the running test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx.AsyncClient, "send", watched(httpx.AsyncClient.send))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def watch(request: pytest.FixtureRequest) -> Iterator[Watch]:
+    """A test fails at its end where it sent a wrong request; the markers are in `watch.py`."""
+    with watching(request) as mine:
+        yield mine
 
 
 def _guarded(connect: Callable[..., Any]) -> Callable[..., Any]:

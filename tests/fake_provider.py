@@ -11,6 +11,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from tests.wire_rules import watch
+
 SECTIONS = ("## Original Task", "## Completed Work", "## Key Discoveries", "## Current State")
 SUMMARY = "\n".join(f"{section}\n- kept" for section in SECTIONS)
 
@@ -93,6 +95,8 @@ def serving(script: Script | Say) -> Iterator[Served]:
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["content-length"]))
             asked = Asked({k.lower(): v for k, v in self.headers.items()}, json.loads(raw))
+            # A process that the test started is watched here, as this one is where it sends.
+            watch.current().saw(self.path, raw, asked.headers)
             with served.arrived:
                 served.asked.append(asked)
                 number = len(served.asked)

@@ -80,6 +80,7 @@ def notices(story: Story) -> str:
     return " ".join(notice.message for notice in story.of(EngineNotice))
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_it_alone_decides_when_to_compact(home: Path) -> None:
     """The built-in's own thresholds, long passed, are not its concern."""
     install(home)
@@ -99,6 +100,7 @@ async def test_it_alone_decides_when_to_compact(home: Path) -> None:
             assert story.of(RunEnd)[-1].outcome == "finished"
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_its_effect_is_for_it_to_judge(home: Path) -> None:
     """No thrash by a threshold that is not its own, by hand and after a restart neither."""
     install(home, threshold=10**9)
@@ -208,6 +210,7 @@ async def test_a_task_that_an_engine_drops_is_put_back(home: Path) -> None:
         assert user_texts(served.asked[-1]) == ["TOY-COMPRESSED", "THE-TASK", "three"]
 
 
+@pytest.mark.moves_prefix("the engine selects what one request holds")
 async def test_what_an_engine_does_to_its_messages_stays_there(home: Path) -> None:
     install(
         home,
@@ -253,6 +256,7 @@ async def test_a_selection_that_is_none_sends_all(home: Path, body: str, *, warn
     assert user_texts(served.asked[-1]) == ["one", "two"]
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_callbacks_that_fail_harm_no_committed_compaction(home: Path) -> None:
     install(
         home,
@@ -281,6 +285,7 @@ def on_session_end(self, *args, **kwargs):
         assert kinds(home, done.new_session_id)[-1] == "run_outcome"
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_too_long_twice_in_a_row_is_an_error_though_it_could_go_on(home: Path) -> None:
     """An engine that gives up a little each time is asked once, not until nothing is left."""
     install(home, COMPRESS + "    return messages[1:]", threshold=10**9)
@@ -319,6 +324,7 @@ async def test_a_secret_in_what_an_engine_raises_is_told_nowhere(home: Path) -> 
             assert key not in str(log_of(home, story.pod.session_id))
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_a_cancellation_after_the_commit_is_no_failure(home: Path) -> None:
     """It comes while the engine is told of the boundary: done is done, and said once."""
     install(home, "def on_session_end(self, *a, **k):\n    time.sleep(0.2)", threshold=10**9)
@@ -334,6 +340,7 @@ async def test_a_cancellation_after_the_commit_is_no_failure(home: Path) -> None
             assert (await story.pod.run("four")).outcome == "finished"
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_after_a_compaction_an_engine_knows_of_no_size(home: Path) -> None:
     notes = home / "sizes"
     install(

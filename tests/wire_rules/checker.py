@@ -57,8 +57,8 @@ def check(
     headers: Mapping[str, str],
     *,
     variant: openai_chat_rules.Variant | None = None,
-) -> None:
-    """Raise `BrokenRequest` where the API at `path` would refuse the request.
+) -> dict[str, object]:
+    """Return the body's value; raise `BrokenRequest` where the API at `path` would refuse it.
 
     Chat Completions are held to OpenAI's own rules where the `host` header is OpenAI's or
     `variant` says so, else to those of the servers that speak it in their own way.
@@ -72,6 +72,7 @@ def check(
     if document_read is not None:
         _check_api(api, path, document_read, headers, variant or _variant(headers), report)
     report.raise_if_broken(f"{api} request to {path.partition('?')[0]}")
+    return document_read or {}
 
 
 def _variant(headers: Mapping[str, str]) -> openai_chat_rules.Variant:
