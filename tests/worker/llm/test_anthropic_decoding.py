@@ -105,6 +105,19 @@ def calls(answer: Answer) -> list[tuple[str, str, str]]:
 # --- blocks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["text", "thinking"])
+def test_more_of_the_last_delta_is_part_of_it(kind: str) -> None:
+    fresh = decoder()
+    opened = block(0, kind, {"type": f"{kind}_delta", kind: "Hel"}, stop=False)
+    feed(fresh, start(), *opened)
+    fresh.more("lo")
+    feed(fresh, {"type": "content_block_stop", "index": 0}, *text(1, "!"), end())
+    assert [part.text for part in fresh.finish().parts if not isinstance(part, ToolCall)] == [
+        "Hello",
+        "!",
+    ]
+
+
 def test_text_arrives_in_deltas_and_as_one_part() -> None:
     events, answer = decode(
         start(input_tokens=12, output_tokens=1),

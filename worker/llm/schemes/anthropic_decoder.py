@@ -77,6 +77,12 @@ class AnthropicDecoder:
 
         return list(self._event(kind, event))
 
+    def more(self, text: str) -> None:
+        """Take `text` as more of what the last event was a delta of."""
+        part = self._message.last
+        if isinstance(part, (TextPart, ThinkingPart)):
+            part.more(text)
+
     def finish(self) -> Answer:
         """Return the whole answer.
 
@@ -154,6 +160,7 @@ class AnthropicDecoder:
 
         self._message.is_begun = True
         self._message.parts.append(part)
+        self._message.last = part
         yield from [part.start()] if isinstance(part, CallPart) else part.add(block)
 
     def _new_part(self, block: Fields) -> Part | None:
@@ -170,6 +177,7 @@ class AnthropicDecoder:
     def _block_delta(self, event: Fields) -> Iterator[StreamEvent]:
         part = self._message.open.get(_index(event))
         if part is not None:
+            self._message.last = part
             yield from part.add(_fields(event.get("delta")))
 
     def _message_delta(self, delta: Fields, usage: object) -> Iterator[StreamEvent]:
@@ -220,6 +228,8 @@ class _Message:
         """Whether its beginning came twice: its content may do so as well."""
         self.parts: list[Part] = []
         self.open: dict[int, Part | None] = {}
+        self.last: Part | None = None
+        """The part that the last event was of."""
         self.stop_reason = ""
         self.usage: dict[str, int] = {}
 

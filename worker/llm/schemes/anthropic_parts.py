@@ -36,6 +36,10 @@ class TextPart:
         """Take what the block begins with, or a delta."""
         yield from self._tell(self._stream.push(text_of(fields.get("text"))))
 
+    def more(self, text: str) -> None:
+        """Take the text of a delta that was told already."""
+        self._stream.push(text)
+
     def close(self) -> Iterator[StreamEvent]:
         """Take the end of the block."""
         yield from self._tell(self._stream.close())
@@ -66,6 +70,10 @@ class ThinkingPart:
             self._signature += signature
         self._data = self._data or text_of(fields.get("data"))
         yield from self._tell(self._stream.push(text_of(fields.get("thinking"))))
+
+    def more(self, text: str) -> None:
+        """Take the text of a delta that was told already."""
+        self._stream.push(text)
 
     def close(self) -> Iterator[StreamEvent]:
         """Take the end of the block."""
