@@ -171,6 +171,7 @@ def test_nobody_waits_for_ever(home: Path) -> None:
         store.fork(parent)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_holds_nothing_up(home: Path) -> None:
     store = a_store(home)
     parent = told(store, 1)
