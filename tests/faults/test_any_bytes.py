@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import tracemalloc
 from collections.abc import Callable
@@ -13,13 +14,14 @@ import pytest
 
 from session_store import FileSessionStore, SessionDamaged, SessionStoreError
 from session_store.blobs import Blobs
-from session_store.chain import START, Position, encode_entry
+from session_store.chain import START, Position, Walk, encode_entry
 from session_store.index import SessionIndex
 from tests.faults.figures import SEED, figure, report, shares, within
 from tests.faults.lives import QuietDisk
 from tests.session_store.builders import a_store, begun, told
 
 RUNS = figure("FUZZ_RUNS", 6_000)
+PARSED_RUNS = figure("PARSED_RUNS", 200_000)
 PARTS = 4
 HUGE_BYTES = figure("HUGE_LINE_MIB", 32) << 20
 
@@ -148,6 +150,32 @@ def test_any_bytes_end_in_a_verdict_or_an_error_of_ours(
 
     report("T08 any bytes", runs=runs, refused=refused, other_errors=0)
     assert 0 < refused <= runs
+
+
+@within(60)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_bytes_end_the_walk_through_a_log_where_they_are(part: int) -> None:
+    """Many more of them, in memory: what comes out is what was put in, up to the first change."""
+    data, position = b"", START
+    for fields in ({"n": 0}, {"text": "日本 \u2028"}, {"items": [{"uid": "a"}]}, {}):
+        line, digest = encode_entry(position, 7, "note", fields)
+        data += line
+        position = Position(position.seq + 1, digest, len(data))
+
+    good = [entry.hash for entry in Walk(io.BytesIO(data), START)]
+    runs, refused = shares(PARSED_RUNS, PARTS)[part], 0
+    chance = random.Random(f"{SEED} walk {part}")  # noqa: S311  a repeatable choice, no secret
+    for _ in range(runs):
+        changed = changed_anywhere(data, chance)
+        slow, quick = (Walk(io.BytesIO(changed), START) for _ in range(2))
+        found = [entry.hash for entry in slow]
+        quick.run()
+        assert (quick.position, quick.failure) == (slow.position, slow.failure)
+        assert found == good[: len(found)]
+        refused += slow.failure is not None
+
+    report("T08 any bytes, walked", runs=runs, refused=refused, other_errors=0)
+    assert refused > runs // 2
 
 
 def uses_it(store: FileSessionStore, session_id: str) -> bool:
