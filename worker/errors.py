@@ -68,15 +68,25 @@ class ProviderError(WorkerError):
 class ProviderRefused(ProviderError):
     """Authentication, permission or an invalid request: the same request will fail again.
 
-    `is_account` tells that the account behind the key cannot pay: no credit, no quota left.
+    `is_auth` tells that it is the key that was refused; a status of 401 or 403 says so unless the
+    provider says otherwise. `is_account` tells that the account behind the key cannot pay: no
+    credit, no quota left. `is_policy` tells that what was asked for is against its rules.
     """
 
     is_account: bool = False
+    is_policy: bool = False
 
-    @property
-    def is_auth(self) -> bool:
-        """Whether it is the key that was refused."""
-        return self.status in {401, 403}
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        code: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, provider=provider, status=status, code=code, hint=hint)
+        self.is_auth = status in {401, 403}
 
 
 class ContextOverflow(ProviderError):

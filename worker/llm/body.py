@@ -1,4 +1,4 @@
-"""The bytes of an answer: decompressed in bounded pieces, counted against the limits."""
+"""The bytes of an answer: decompressed in bounded pieces, counted against the limit of them all."""
 
 from __future__ import annotations
 
@@ -12,82 +12,63 @@ _PIECE_BYTES = 1 << 16
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the byte order mark
 
 
-class Body:
-    """Iterates over the bytes of one response; its first byte that shows anything can be looked at.
+async def read_pieces(
+    chunks: AsyncIterator[bytes], *, encoding: str, endpoint: Endpoint
+) -> AsyncGenerator[bytes, None]:
+    """Yield the bytes of one response in pieces of at most 64 KiB.
 
-    Raises `BadAnswer` where the endpoint's limits are exceeded, or the compression is unknown or
-    broken. A limit is noticed within one piece (64 KiB) of where it was passed.
+    Raises:
+        BadAnswer: The answer exceeds its limit, which is noticed within one piece of where it was
+            passed; or its compression is unknown or broken.
     """
+    provider, limit = endpoint.provider, endpoint.limits.response_bytes
+    cut = _cutter(encoding.strip().lower(), provider)
+    total = 0
+    try:
+        async for chunk in chunks:
+            for piece in cut(chunk):
+                total += len(piece)
+                if total > limit:
+                    raise bad_answer(provider, f"sent an answer of over {limit:,} bytes")
+                yield piece
+    except zlib.error as error:
+        what = f"sent an answer that cannot be decompressed ({error})"
+        raise bad_answer(provider, what) from error
 
-    def __init__(self, chunks: AsyncIterator[bytes], *, encoding: str, endpoint: Endpoint) -> None:
-        self._provider = endpoint.provider
-        self._limits = endpoint.limits
-        self._pieces = self._read(chunks, encoding.strip().lower())
-        self._ahead: list[bytes] = []
-        self._total = 0
-        self._event = 0
-        self._line = 0
 
-    async def first_byte(self) -> bytes:
-        """Return the first byte that is no white space, read ahead; nothing where there is none."""
-        async for piece in self._pieces:
-            self._ahead.append(piece)
-            shown = piece.lstrip(_BLANK)
-            if shown:
-                return shown[:1]
+async def read_head(pieces: AsyncIterator[bytes], endpoint: Endpoint) -> tuple[bytes, bytes]:
+    """Return the first bytes that show anything, and the very first of them; or no bytes at all.
 
-        return b""
+    White space before them is left out where it fills whole pieces; `BadAnswer` tells of more of it
+    than an event may have.
+    """
+    limit = endpoint.limits.event_bytes
+    blank = 0
+    async for piece in pieces:
+        shown = piece.lstrip(_BLANK)
+        if shown:
+            return piece, shown[:1]
 
-    def begin_event(self) -> None:
-        """Take it that an event has been handed on: the next one's size counts from here."""
-        self._event = 0
+        blank += len(piece)
+        if blank > limit:
+            raise bad_answer(endpoint.provider, f"sent an event of over {limit:,} bytes")
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._ahead:
-            yield piece
+    return b"", b""
 
-        self._ahead.clear()
-        async for piece in self._pieces:
-            yield piece
 
-    async def _read(
-        self, chunks: AsyncIterator[bytes], encoding: str
-    ) -> AsyncGenerator[bytes, None]:
-        cut = self._cutter(encoding)
-        try:
-            async for chunk in chunks:
-                for piece in cut(chunk):
-                    self._count(piece)
-                    yield piece
-        except zlib.error as error:
-            what = f"sent an answer that cannot be decompressed ({error})"
-            raise bad_answer(self._provider, what) from error
+def _cutter(encoding: str, provider: str) -> Callable[[bytes], Iterator[bytes]]:
+    if encoding in {"", "identity"}:
+        return _cut
+    if encoding in {"gzip", "x-gzip", "deflate"}:
+        return _inflater()
 
-    def _cutter(self, encoding: str) -> Callable[[bytes], Iterator[bytes]]:
-        if encoding in {"", "identity"}:
-            return _cut
-        if encoding in {"gzip", "x-gzip", "deflate"}:
-            return _inflater()
-
-        raise bad_answer(self._provider, f"compressed its answer with {encoding!r}, unasked")
-
-    def _count(self, piece: bytes) -> None:
-        self._total += len(piece)
-        self._event += len(piece)
-        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
-        self._line = len(piece) - end - 1 if end >= 0 else self._line + len(piece)
-        for what, size, limit in (
-            ("a line", self._line, self._limits.line_bytes),
-            ("an event", self._event, self._limits.event_bytes),
-            ("an answer", self._total, self._limits.response_bytes),
-        ):
-            if size > limit:
-                raise bad_answer(self._provider, f"sent {what} of over {limit:,} bytes")
+    raise bad_answer(provider, f"compressed its answer with {encoding!r}, unasked")
 
 
 def _cut(chunk: bytes) -> Iterator[bytes]:
-    for start in range(0, len(chunk), _PIECE_BYTES):
-        yield chunk[start : start + _PIECE_BYTES]
+    if len(chunk) <= _PIECE_BYTES:
+        return iter((chunk,))
+    return (chunk[at : at + _PIECE_BYTES] for at in range(0, len(chunk), _PIECE_BYTES))
 
 
 def _inflater() -> Callable[[bytes], Iterator[bytes]]:

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
-from pydantic import SecretStr
 
+if TYPE_CHECKING:
+    # Loading pydantic takes longer than all the rest: only a key needs it.
+    from pydantic import SecretStr  # noqa: TC004  # attrs reads no annotations
+
+_VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?=/|$)")
 _SHORTEST_SECRET = 8
 _MASK = "[key]"
 
 
 def _secret(value: SecretStr | str | None) -> SecretStr | None:
-    return SecretStr(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+
+    from pydantic import SecretStr
+
+    return SecretStr(value)
 
 
 @frozen(kw_only=True)
 class StreamLimits:
-    """How much of an answer is read, in bytes after decompression."""
+    """How much of an answer is read, in bytes after decompression, unless it says otherwise."""
 
     line_bytes: int = 1 << 20
     event_bytes: int = 4 << 20
     response_bytes: int = 64 << 20
     error_bytes: int = 1 << 20
     """How much of an error's body is read; the rest is left."""
+    arguments_bytes: int = 1 << 20
+    """How long the arguments of one tool call may be."""
+    json_depth: int = 64
+    """How deep objects and lists of one event may lie in each other."""
 
 
 @frozen(kw_only=True)
@@ -98,3 +113,24 @@ class RetryPolicy:
     """The longest single wait, also where the provider asks for more."""
     total_wait_s: float = 120.0
     """All waits of one request together; a wait that would exceed it is not begun."""
+
+
+def url_of(base_url: str, path: str, *, is_unversioned: bool = False) -> str:
+    """Return the URL of `path` under `base_url`; either may bring a query.
+
+    One version stands in it: a base URL that ends with one keeps it, and the path's own is dropped
+    (`…/v1` and `/v1beta/models` are `…/v1/models`). A path that `is_unversioned` stands at the
+    server's root: there the base URL's version is dropped.
+    """
+    base, _, base_query = base_url.partition("?")
+    path, _, query = path.partition("?")
+    base = base.rstrip("/")
+    end = "/" + base.rpartition("/")[2]
+    if _VERSION.fullmatch(end):
+        if is_unversioned:
+            base = base.removesuffix(end)
+        else:
+            path = path[version.end() :] if (version := _VERSION.match(path)) else path
+
+    queries = "&".join(part for part in (base_query, query) if part)
+    return base + path + (f"?{queries}" if queries else "")

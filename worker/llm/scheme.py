@@ -36,6 +36,13 @@ class Decoder(Protocol):
             BadAnswer: The data is not the provider's protocol.
         """
 
+    def more(self, text: str) -> None:
+        """Take `text` as more of what the last event was a delta of.
+
+        Called where an event repeats the last one with another text, which is valid Unicode. The
+        last event was one delta of text or reasoning and changed nothing else.
+        """
+
     def finish(self) -> Answer:
         """Return the answer; call it once the stream has ended.
 

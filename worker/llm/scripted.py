@@ -188,8 +188,9 @@ class ScriptedClient:
     ) -> ProviderError:
         codes = (error.code.lower(),) if error.code else ()
         report = Report(error.message, error.status, codes)
-        after = None if error.retry_after_s is None else f"{error.retry_after_s:f}"
-        cause = classify(report, self._endpoint, retry_after=after).error
+        after = error.retry_after_s
+        headers = {} if after is None else {"retry-after": f"{after:f}"}
+        cause = classify(report, self._endpoint, headers=headers).error
         said = tuple(part for part in parts if not isinstance(part, ToolCall))
         if not said:
             return cause

@@ -35,6 +35,8 @@ class RequestOptions:
     `response_schema` asks for JSON of that schema. `grammar` (GBNF) is honoured by llama.cpp
     servers only; other schemes leave it out. `cache_key` names the conversation, the same in each
     of its requests: providers that route by such a name find the cached prompt again.
+    `refused_names` are wire names, in lower case, that the server refused to this client: a scheme
+    that has another name for the same thing uses that, or does without. Only a client sets it.
     """
 
     max_tokens: int | None = None
@@ -43,6 +45,7 @@ class RequestOptions:
     response_schema: JsonObject | None = None
     grammar: str | None = None
     cache_key: str | None = None
+    refused_names: frozenset[str] = frozenset()
 
 
 @frozen

@@ -29,7 +29,7 @@ from worker.errors import (
 )
 from worker.items import Text, ToolCall
 from worker.llm import Answered, HttpClient, OpenAiChatScheme, RetryPolicy, TextDelta
-from worker.llm.failures import parse_retry_after
+from worker.llm.waits import parse_retry_after
 
 pytestmark = pytest.mark.anyio
 

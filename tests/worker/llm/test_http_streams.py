@@ -296,6 +296,7 @@ async def test_cancelling_is_prompt_and_closes_the_response(pieces: list[bytes])
     async with serving(Reply(pieces, then="hold")) as server:
         asked = client(server.base_url, idle_timeout_s=60)
         task = asyncio.ensure_future(outcome_of(asked))
+        await asyncio.wait_for(server.asked.wait(), 10)
         await asyncio.sleep(0.1)
         task.cancel()
         start = time.monotonic()

@@ -93,6 +93,8 @@ class WireServer:
     base_url: str = ""
     requests: list[bytes] = field(default_factory=list)
     connections: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a request has come."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a client has hung up."""
 
@@ -112,6 +114,7 @@ class WireServer:
         lines = request.decode().lower().split("\r\n")
         length = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
         self.requests.append(request + await reader.readexactly(length))
+        self.asked.set()
 
         reply = self.script(len(self.requests))
         for piece in reply.pieces:

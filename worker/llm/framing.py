@@ -1,0 +1,268 @@
+"""Where one event of a stream ends and the next begins: server-sent events, and JSON lines.
+
+Pure: pieces of bytes in, the data of each event out. This is not httpx-sse, for three reasons: it
+cuts bytes and not text, so its limits are in bytes; it hands on all events of a piece at once, at a
+fraction of the time; and it knows what else providers put into such a stream.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Protocol
+
+from worker.llm.endpoint import StreamLimits
+from worker.llm.failures import bad_answer
+from worker.llm.reports import read_json, report_of
+from worker.llm.scheme import Framing
+
+# What a body begins with that is no stream at all: a whole answer, an error, a page.
+_WHOLE = {"sse": (b"{", b"[", b"<"), "ndjson": (b"[", b"<")}
+_BOM = b"\xef\xbb\xbf"
+
+# Anthropic's `ping` and OpenAI's `keepalive` have data, and it says nothing.
+_LONGEST_KEEP_ALIVE = 128
+_KEEP_ALIVE = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keep-?alive|heartbeat)"')
+
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BRACKETS = re.compile(r"[\[{]+|[\]}]+")
+
+
+class Framer(Protocol):
+    """Cuts one answer's body."""
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Take the next bytes and return the data of the events that they complete."""
+
+    def check(self) -> None:
+        """Raise `BadAnswer` where the event that is not yet whole exceeds a limit.
+
+        For pieces that complete nothing: what grows too large is noticed within one of them.
+        """
+
+    def close(self) -> list[str]:
+        """Return what the end of the body completes."""
+
+
+def framer_for(framing: Framing, first: bytes, limits: StreamLimits, provider: str) -> Framer:
+    """Return what cuts a body whose first byte, white space left out, is `first`."""
+    if first in _WHOLE[framing]:
+        return WholeBody(limits, provider)
+    return (
+        JsonLines(limits, provider) if framing == "ndjson" else ServerSentEvents(limits, provider)
+    )
+
+
+class _Lines:
+    """Lines, cut at 0x0A alone, and the sizes of what is not yet handed on."""
+
+    def __init__(self, limits: StreamLimits, provider: str) -> None:
+        self.event = 0
+        """The bytes since the last event; whoever hands one on sets it."""
+        self.waiting = 0
+        """The bytes of the line that has no end yet."""
+        self._limits = limits
+        self._provider = provider
+        self._parts: list[bytes] = []
+        self._longest = 0
+        self._has_begun = False
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """Return the lines that `piece` completes."""
+        lines = piece.split(b"\n")
+        last = lines.pop()
+        if lines:
+            if self._parts:
+                lines[0] = b"".join((*self._parts, lines[0]))
+                self._parts.clear()
+                self._longest = max(self._longest, len(lines[0]))
+                self.waiting = 0
+            if not self._has_begun:
+                self._has_begun = True
+                lines[0] = lines[0].removeprefix(_BOM)
+            if len(piece) > self._limits.line_bytes:
+                self._longest = max(self._longest, len(max(lines, key=len)))
+        if last:
+            self._parts.append(last)
+            self.waiting += len(last)
+        self.event += len(piece)
+        return lines
+
+    def rest(self) -> bytes:
+        """Return the line that has no end, taken out."""
+        line = b"".join(self._parts)
+        self._parts.clear()
+        self.waiting = 0
+        return line if self._has_begun else line.removeprefix(_BOM)
+
+    def check(self) -> None:
+        """Raise `BadAnswer` where a limit is exceeded."""
+        limits = self._limits
+        if max(self.waiting, self._longest) > limits.line_bytes:
+            what, limit = "a line", limits.line_bytes
+        elif self.event > limits.event_bytes:
+            what, limit = "an event", limits.event_bytes
+        else:
+            return
+
+        raise bad_answer(self._provider, f"sent {what} of over {limit:,} bytes")
+
+
+class ServerSentEvents:
+    """Cuts `text/event-stream`. Comments, names, ids and keep-alives say nothing and are left out.
+
+    A report of an error that stands bare between the events, as Gemini's server writes it, is
+    handed on as if it were one.
+    """
+
+    def __init__(self, limits: StreamLimits, provider: str) -> None:
+        self._lines = _Lines(limits, provider)
+        self._data: list[bytes] = []
+        self._bare: list[bytes] = []
+        self._is_after_return = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Take the next bytes and return the data of the events that they complete."""
+        if self._is_after_return or b"\r" in piece:
+            piece = self._with_newlines(piece)
+
+        texts: list[str] = []
+        data = self._data
+        for line in self._lines.cut(piece):
+            if line[:6] == b"data: ":
+                data.append(line[6:])
+            elif line:
+                self._other(line)
+            elif len(data) == 1 and len(data[0]) > _LONGEST_KEEP_ALIVE and not self._bare:
+                texts.append(data.pop().decode("utf-8", "replace"))
+            elif data or self._bare:
+                self._end(texts)
+
+        if texts:
+            self._lines.event = self._lines.waiting + (sum(map(len, data)) if data else 0)
+        return texts
+
+    def check(self) -> None:
+        """Raise `BadAnswer` where the event that is not yet whole exceeds a limit."""
+        self._lines.check()
+
+    def close(self) -> list[str]:
+        """Return the bare report at the end, if there is one: an event without an end is none."""
+        texts: list[str] = []
+        self._other(self._lines.rest())
+        self._data.clear()
+        self._end(texts)
+        return texts
+
+    def _with_newlines(self, piece: bytes) -> bytes:
+        """Return `piece` with 0x0A as the only end of a line."""
+        if self._is_after_return and piece[:1] == b"\n":
+            piece = piece[1:]  # the second half of a CRLF whose first one has ended the line
+        self._is_after_return = piece[-1:] == b"\r"
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _other(self, line: bytes) -> None:
+        if line[:5] == b"data:":
+            self._data.append(line[5:])
+        elif self._bare or line[:1] == b"{":
+            self._bare.append(line)
+        elif line == b"data":  # a field without a colon: its value is empty
+            self._data.append(b"")
+
+    def _end(self, texts: list[str]) -> None:
+        if self._bare:
+            bare = _text(b"\n".join(self._bare))
+            self._bare.clear()
+            if report_of(read_json(bare)) is not None:
+                texts.append(bare)
+
+        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        self._data.clear()
+        if data and not (len(data) <= _LONGEST_KEEP_ALIVE and _KEEP_ALIVE.match(data)):
+            texts.append(data.decode("utf-8", "replace"))
+
+
+class JsonLines:
+    """Cuts newline-delimited JSON: one value a line, blank lines left out.
+
+    A body that is one JSON value on several lines is handed on as a whole.
+    """
+
+    def __init__(self, limits: StreamLimits, provider: str) -> None:
+        self._lines = _Lines(limits, provider)
+        self._whole: WholeBody | None = None
+        self._make_whole = partial(WholeBody, limits, provider)
+        self._has_begun = False
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Take the next bytes and return the lines that they complete."""
+        if self._whole is not None:
+            return self._whole.feed(piece)
+
+        lines = [line for line in map(bytes.strip, self._lines.cut(piece)) if line]
+        if lines and not self._has_begun:
+            self._has_begun = True
+            if read_json(_text(lines[0])) is None:
+                self._whole = self._make_whole()
+                return self._whole.feed(b"\n".join((*lines, self._lines.rest())))
+
+        if lines:
+            self._lines.event = self._lines.waiting
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def check(self) -> None:
+        """Raise `BadAnswer` where what is not yet whole exceeds a limit."""
+        (self._whole or self._lines).check()
+
+    def close(self) -> list[str]:
+        """Return the last line where it is whole: it needs no newline."""
+        if self._whole is not None:
+            return self._whole.close()
+
+        last = _text(self._lines.rest().strip())
+        # What is no JSON was cut off, or never was any: then the decoder says so.
+        was_cut = self._has_begun or last.startswith("{")
+        return [last] if last and (read_json(last) is not None or not was_cut) else []
+
+
+class WholeBody:
+    """Takes a body as one piece: an answer, or an error, of a server that does not stream."""
+
+    def __init__(self, limits: StreamLimits, provider: str) -> None:
+        self._limit = limits.event_bytes
+        self._provider = provider
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Take the next bytes; nothing is whole before the end."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return []
+
+    def check(self) -> None:
+        """Raise `BadAnswer` where the body is larger than an event may be."""
+        if self._size > self._limit:
+            raise bad_answer(self._provider, f"sent an event of over {self._limit:,} bytes")
+
+    def close(self) -> list[str]:
+        """Return the body."""
+        return [b"".join(self._pieces).decode("utf-8-sig", "replace")]
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace")
+
+
+def is_too_deep(text: str, limit: int) -> bool:
+    """Tell whether objects and lists in a JSON text lie more than `limit` deep in each other."""
+    if text.count("{") + text.count("[") <= limit:
+        return False
+
+    depth = 0
+    for run in _BRACKETS.finditer(_STRING.sub("", text)):
+        depth += len(run[0]) if run[0][0] in "[{" else -len(run[0])
+        if depth > limit:
+            return True
+
+    return False
