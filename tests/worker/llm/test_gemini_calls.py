@@ -154,6 +154,23 @@ def test_a_call_that_another_one_interrupts_is_not_run() -> None:
     assert (second.name, second.arguments) == ("look", "{}")
 
 
+def test_a_part_with_another_id_is_another_call_whatever_its_name() -> None:
+    _, (first, second), _ = decode(
+        going_on(piece("$.path", "x"), name="read", id="a"),
+        last(piece("$.path", "y"), name="read", id="b"),
+    )
+    with pytest.raises(BadArguments):
+        parse_arguments(first)
+    assert (second.call_id, second.arguments) == ("b", '{"path":"y"}')
+
+
+def test_a_text_that_is_to_go_on_keeps_its_call_open() -> None:
+    _, (made,), _ = decode(
+        last(piece("$.path", "x", goes_on=True), name="read"), last(piece("$.path", "y"))
+    )
+    assert made.arguments == '{"path":"xy"}'
+
+
 def test_a_call_without_any_argument_has_none() -> None:
     _, (made,), _ = decode(going_on(name="theme"), {})
     assert made.arguments == ""

@@ -210,6 +210,25 @@ def test_an_answer_that_is_not_streamed_is_an_object_or_a_list() -> None:
     assert answer.parts == (Text("Hello"),)
 
 
+@pytest.mark.parametrize("signature", [None, "S"])
+def test_an_event_that_repeats_the_one_before_means_what_it_would_mean_itself(
+    signature: str | None,
+) -> None:
+    fresh = decoder()
+    feed(fresh, chunk(thought("H", signature)))
+    fresh.more("m")
+    feed(fresh, chunk(text("one", signature)))
+    fresh.more("two")
+    feed(fresh, chunk(finish="STOP"))
+
+    spelled = decode(
+        *(chunk(part) for part in (thought("H", signature), thought("m", signature))),
+        *(chunk(part) for part in (text("one", signature), text("two", signature))),
+        chunk(finish="STOP"),
+    )[1]
+    assert fresh.finish() == spelled
+
+
 # --- calls --------------------------------------------------------------------------------------
 
 
@@ -306,6 +325,12 @@ def test_whole_calls_are_kept_where_the_cap_cuts_behind_them() -> None:
 def test_finish_reasons_of_an_answer_with_text(finish: str, stop_reason: str) -> None:
     _, answer = decode(chunk(text("Hi")), chunk(finish=finish))
     assert answer.stop_reason == stop_reason
+    assert answer.parts == (Text("Hi"),)
+
+
+def test_what_was_filtered_runs_nothing() -> None:
+    _, answer = decode(chunk(text("Hi"), call("look", {}, "S")), chunk(finish="SAFETY"))
+    assert answer.stop_reason == "content_filter"
     assert answer.parts == (Text("Hi"),)
 
 
@@ -445,7 +470,7 @@ def test_i12_the_last_real_numbers_hold() -> None:
     """I12: neither early nulls and zeros nor a field that is left out later take anything away."""
     early = {"promptTokenCount": 0, "candidatesTokenCount": None, "trafficType": "ON_DEMAND"}
     middle = {"promptTokenCount": 55, "cachedContentTokenCount": 40, "candidatesTokenCount": 1}
-    last = {"promptTokenCount": 257, "candidatesTokenCount": 8, "thoughtsTokenCount": 0}
+    last = {"promptTokenCount": 257, "candidatesTokenCount": 8, "cachedContentTokenCount": 0}
     assert usage(early, middle, last) == Usage(257, 8, cache_read=40)
 
 

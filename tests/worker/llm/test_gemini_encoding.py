@@ -160,6 +160,13 @@ def test_tools_are_one_list_of_declarations_and_left_out_where_there_are_none() 
     assert "tools" not in body(user_message("Hi"))
 
 
+@pytest.mark.parametrize("model", [NEW, "gemma-3-27b-it"])
+def test_a_system_prompt_that_shows_nothing_is_not_sent(model: str) -> None:
+    assert body(user_message("Hi"), model=model, system=" \n") == {
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]
+    }
+
+
 def test_where_no_system_instruction_is_taken_the_user_says_it_first() -> None:
     sent = body(user_message("Hi"), model="gemma-3-27b-it", system="You help.")
     assert sent == {

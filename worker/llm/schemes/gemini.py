@@ -16,7 +16,7 @@ from worker.llm.schemes.gemini_models import facts
 from worker.llm.schemes.gemini_schema import declarations, plain_schema
 from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.types import LlmRequest, RequestOptions, ToolSpec
-from worker.text import clean_text
+from worker.text import clean_text, is_blank
 
 
 @frozen
@@ -60,12 +60,13 @@ class GeminiEncoder:
 
     def encode(self, request: LlmRequest) -> bytes:
         """Return the body: contents, then the system prompt, tools and options."""
+        system = "" if is_blank(request.system) else clean_text(request.system)
         takes_system = self._facts.takes_system
-        contents = self._writer.write("" if takes_system else request.system, request.items)
+        contents = self._writer.write("" if takes_system else system, request.items)
         members = [b'"contents":[' + contents + b"]"]
-        if request.system and takes_system:
-            system = {"parts": [{"text": clean_text(request.system)}]}
-            members.append(b'"systemInstruction":' + orjson.dumps(system))
+        if system and takes_system:
+            instruction = {"parts": [{"text": system}]}
+            members.append(b'"systemInstruction":' + orjson.dumps(instruction))
         if request.tools:
             members.append(self._tools_of(request))
         if options := self._options(request.options, has_tools=bool(request.tools)):

@@ -198,7 +198,7 @@ class ContentJoiner:
         self._names: Mapping[str, bytes] = {}
         self._images: tuple[Image, ...] = ()
         if system:
-            self.add(_user([_text(clean_text(system))]))
+            self.add(_user([_text(system)]))
 
     def add(self, piece: Piece) -> None:
         """Take the next item's parts. A response to no call of the answer before is left out."""

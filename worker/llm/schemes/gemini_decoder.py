@@ -23,11 +23,10 @@ from worker.llm.schemes.gemini_ends import (
     named_call,
     stop_reason,
 )
+from worker.llm.schemes.gemini_schema import UNNAMED
 from worker.llm.schemes.gemini_usage import UsageReader
 from worker.llm.types import Answer, ReasoningDelta, StopReason, StreamEvent, TextDelta
 from worker.text import clean_text, is_blank
-
-_UNNAMED = "unnamed"
 
 
 class _Said:
@@ -98,8 +97,19 @@ class GeminiDecoder:
 
         return [event for chunk in chunks for event in self._chunk(chunk)]
 
+    def more(self, text: str) -> None:
+        """Take `text` as more of what the last event was a delta of."""
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Said):
+            return
+
+        if last.signature is not None:  # It was repeated as well: this is a part of its own.
+            last = _Said(is_thought=last.is_thought, signature=last.signature)
+            self._parts.append(last)
+        last.stream.push(text)
+
     def finish(self) -> Answer:
-        """Return the whole answer.
+        """Return the whole answer. What was filtered runs nothing: its calls are left out.
 
         Raises:
             StreamBroken: No finish reason was seen; `partial` is what came.
@@ -112,7 +122,8 @@ class GeminiDecoder:
             )
 
         calls = dict(self._calls.kept())
-        return self._answer(stop_reason(self._reason, has_calls=bool(calls)), calls)
+        reason = stop_reason(self._reason, has_calls=bool(calls))
+        return self._answer(reason, {} if reason == "content_filter" else calls)
 
     def partial(self) -> Answer | None:
         """Return the text and reasoning so far, or None. No call is known to be whole yet."""
@@ -198,7 +209,7 @@ class GeminiDecoder:
         """
         name = named_call(words)
         if name or self._parts:
-            number, events = self._calls.add_unreadable(name or _UNNAMED, f"{reason}: {words}")
+            number, events = self._calls.add_unreadable(name or UNNAMED, f"{reason}: {words}")
             yield from self._begin(number)
             yield from events
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from worker.llm.types import ToolSpec
 
-_UNNAMED = "unnamed"
+UNNAMED = "unnamed"
+"""What a call is sent as that names no tool."""
 # An underscore before `0x` is written out as well, so that nothing but ours reads as an escape.
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]|^[^A-Za-z_]|_(?=0x)")
 _ESCAPE = re.compile(r"_0x([0-9A-F]{1,6})_")
@@ -28,7 +29,7 @@ def wire_name(name: str) -> str:
 
     Every other character is written as its number, so that `own_name` finds the name again.
     """
-    return _ILLEGAL.sub(lambda match: f"_0x{ord(match[0]):X}_", name) or _UNNAMED
+    return _ILLEGAL.sub(lambda match: f"_0x{ord(match[0]):X}_", name) or UNNAMED
 
 
 def own_name(name: str) -> str:
