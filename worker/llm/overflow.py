@@ -13,11 +13,14 @@ from attrs import frozen
 
 _CODES = frozenset(
     {
-        "context_length_exceeded",  # OpenAI, Azure, Groq, OpenRouter, Together
+        "context_length_exceeded",  # OpenAI, Azure, Groq, OpenRouter, Together, Cerebras
+        "context_window_exceeded",
         "exceed_context_size_error",  # llama.cpp
         "model_max_prompt_tokens_exceeded",  # GitHub Copilot
-        "model_context_window_exceeded",  # Anthropic, as a stop reason
+        "model_context_window_exceeded",  # Anthropic and z.ai, as a stop reason
+        "prompt_too_long",
         "request_too_large",  # Anthropic, 413: by bytes, and a shorter history helps as well
+        "string_above_max_length",  # OpenAI, for one message of over 10 MB
     }
 )
 
@@ -26,6 +29,7 @@ _NUMBER = r"(?P<limit>\d[\d,_]*)"
 # Who says it, and how. `limit` is the window, where it is named.
 _WORDINGS = (
     ("OpenAI, Azure, DeepSeek, vLLM, OpenRouter", rf"maximum context length (?:is|of) {_NUMBER}"),
+    ("OpenAI-compatible proxies", rf"exceeds (?:the )?model'?s maximum context length \({_NUMBER}"),
     ("OpenAI", rf"input tokens exceed the configured limit of {_NUMBER}"),
     ("OpenAI", r"(?:input|prompt|request|messages?) exceeds? the context window"),
     ("OpenAI and Groq: above the whole per-minute allowance", r"request too large for"),
@@ -33,27 +37,41 @@ _WORDINGS = (
     ("Anthropic", rf"prompt is too long: [\d,]+ tokens > {_NUMBER}"),
     ("Anthropic", rf"max_tokens`? exceed context limit: [\d,]+ \+ [\d,]+ > {_NUMBER}"),
     ("Gemini", rf"token count.{{0,40}}exceeds the maximum number of tokens allowed \(?{_NUMBER}"),
+    ("Vertex", r"input (?:token count )?exceeds the maximum number of (?:input )?tokens"),
     ("llama.cpp", rf"exceeds? the available context size \(?{_NUMBER}"),
     ("llama.cpp", r"exceeds? the available context size"),
     ("llama.cpp", r"context size has been exceeded"),
-    ("Groq", r"reduce the length of (?:the messages|either one|your (?:prompt|input))"),
+    ("llama-cpp-python", rf"requested tokens.{{0,20}}exceed context window of {_NUMBER}"),
+    ("LM Studio", rf"greater than the context length \(n_keep: ?\d+ ?>= ?n_ctx: ?{_NUMBER}"),
+    ("LM Studio", rf"n_keep \(\d+\) >= n_ctx \({_NUMBER}"),
+    ("LM Studio", r"tokens to keep.{0,60}greater than the context length"),
+    ("LM Studio", rf"loaded with context length of only {_NUMBER}"),
+    ("Groq, Cerebras", r"reduce the length of (?:the messages|either one|your (?:prompt|input))"),
     ("Ollama", r"exceed(?:s|ed)? (?:the )?(?:max(?:imum)? )?context (?:length|window|size|limit)"),
+    ("Ollama", r"context (?:length|window) (?:was |has been )?exceeded"),
     ("xAI", rf"maximum prompt length is {_NUMBER}"),
     ("Mistral", rf"too large for model with {_NUMBER} maximum context length"),
     ("GitHub Copilot", rf"prompt token count of [\d,]+ exceeds the limit of {_NUMBER}"),
     ("Together, TGI", rf"`?inputs`? tokens \+ `?max_new_tokens`? must be <= {_NUMBER}"),
+    ("Together", rf"longer than the model'?s context length \({_NUMBER}"),
+    ("Poolside", rf"exceeds (?:the )?maximum allowed input length of {_NUMBER}"),
     ("Cohere", rf"number of tokens in the prompt cannot exceed {_NUMBER}"),
+    ("Cohere", rf"total tokens exceeds? the model'?s max(?:imum)? of {_NUMBER}"),
     ("Moonshot", rf"exceeded model token limit: {_NUMBER}"),
     ("DashScope", rf"range of input length should be \[\d+, ?{_NUMBER}"),
-    ("LM Studio", rf"loaded with context length of only {_NUMBER}"),
     ("MiniMax", r"context window exceeds limit"),
-    ("Bedrock", r"input is too long for (?:the )?requested model"),
+    ("z.ai", r"tokens in request more than max tokens allowed|prompt exceeds max length"),
+    ("Bedrock", r"\binput is too long(?: for (?:the )?(?:requested |this )?model|(?! for))"),
+    ("Bedrock", r"exceeds the max(?:imum)? input tokens? (?:limit|count)"),
+    ("ctransformers", rf"tokens \(\d+\) exceeded maximum context length \({_NUMBER}"),
+    ("others", rf"configured context size is {_NUMBER}"),
     ("proxies that keep the numbers to themselves", r"\bprompt (?:is )?too long\b"),
 )
 
 # The same words, where it is the room asked for the answer that does not fit.
 _OUTPUT_CAPS = (
     ("vLLM", r"is too large: (?P<cap>\d+).{0,80}?maximum context length is (?P<limit>\d+)"),
+    ("vLLM", r"context length is (?P<limit>\d+).{0,80}?requested (?P<cap>\d+) output tokens"),
     ("OpenAI", r"context length is (?P<limit>\d+).{0,160}?(?P<cap>\d+) in the (?:compl|output)"),
     ("Anthropic", r"exceed context limit: \d+ \+ (?P<cap>\d+) > (?P<limit>\d+)"),
 )
@@ -63,6 +81,8 @@ _CAP_AND_LIMIT = tuple(re.compile(text, re.IGNORECASE | re.DOTALL) for _, text i
 
 # The per-minute allowance is written with the same words as a window; only these mean the prompt.
 _WITH_429 = re.compile(r"request too large for", re.IGNORECASE)
+# Bedrock's and Anthropic's limits of a minute ask for shorter prompts as well, and pass by waiting.
+_LIMITED = re.compile(r"rate limit|too many requests|throttl|per minute", re.IGNORECASE)
 
 
 @frozen
@@ -87,13 +107,13 @@ def find_overflow(
         return None
 
     by_code = not _CODES.isdisjoint(codes)
-    if status == 429 and not by_code:
+    if not by_code and (status == 429 or _LIMITED.search(text)):
         return Overflow(None) if _WITH_429.search(text) else None
 
     if _is_output_cap(text):
         return None
 
-    match = _first_match(text)
+    match = _best_match(text)
     if match is None and not by_code and status != 413:
         return None
 
@@ -110,9 +130,11 @@ def _is_output_cap(text: str) -> bool:
     return False
 
 
-def _first_match(text: str) -> re.Match[str] | None:
-    matches = (pattern.search(text) for pattern in _TEXTS)
-    return next((match for match in matches if match), None)
+def _best_match(text: str) -> re.Match[str] | None:
+    matches = [match for pattern in _TEXTS if (match := pattern.search(text))]
+    # A wording that names the window says more than one that does not.
+    matches.sort(key=lambda match: "limit" not in match.re.groupindex)
+    return matches[0] if matches else None
 
 
 def _limit_in(body: Mapping[str, object]) -> int | None:

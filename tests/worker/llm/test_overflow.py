@@ -251,6 +251,97 @@ OVERFLOWS = [
 ]
 
 
+# One message each, as a 400 of OpenAI's shape says it; and the window, where it is named.
+WORDINGS = [
+    (
+        "vLLM, newer",
+        (
+            "This model's maximum context length is 262144 tokens. However, you requested 0 output"
+            " tokens and your prompt contains at least 262145 input tokens, for a total of at"
+            " least 262145 tokens. (parameter=input_tokens, value=262145)"
+        ),
+        262144,
+    ),
+    (
+        "vLLM, newer, a cap below half",
+        (
+            "This model's maximum context length is 262144 tokens. However, you requested 128000"
+            " output tokens and your prompt contains at least 134145 input tokens."
+        ),
+        262144,
+    ),
+    (
+        "LiteLLM",
+        "Requested token count exceeds the model's maximum context length of 131072 tokens.",
+        131072,
+    ),
+    (
+        "OpenAI-compatible",
+        "Input length (265330) exceeds model's maximum context length (262144).",
+        262144,
+    ),
+    (
+        "Poolside",
+        "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
+        131040,
+    ),
+    (
+        "Together",
+        "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
+        262144,
+    ),
+    (
+        "LM Studio",
+        (
+            "The number of tokens to keep from the initial prompt is greater than the context"
+            " length (n_keep: 13055>= n_ctx: 4096). Try to load the model with a larger context"
+            " length."
+        ),
+        4096,
+    ),
+    (
+        "LM Studio, without numbers",
+        "The number of tokens to keep from the initial prompt is greater than the context length.",
+        None,
+    ),
+    ("LM Studio, newer", "Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", 7424),
+    (
+        "LM Studio, older",
+        (
+            "Trying to keep the first 10136 tokens when context the overflows. However, the model"
+            " is loaded with context length of only 7866 tokens, which is not enough."
+        ),
+        7866,
+    ),
+    ("z.ai", "tokens in request more than max tokens allowed", None),
+    ("z.ai, newer", "Prompt exceeds max length", None),
+    ("Moonshot", "Your request exceeded model token limit: 262144 (requested: 300123)", 262144),
+    ("MiniMax", "invalid params, context window exceeds limit", None),
+    ("Bedrock", "ValidationException: Input is too long for requested model.", None),
+    ("Bedrock, streamed", "ModelStreamErrorException: Input is too long", None),
+    ("Bedrock, a limit", "Input exceeds the max input token limit", None),
+    ("Cohere", "total tokens exceeds the model's max of 4096", 4096),
+    ("Ollama, a proxy", "ollama error: context length exceeded, too many tokens", None),
+    ("Vertex", "input token count exceeds the maximum number of input tokens allowed 4096", None),
+    ("llama-cpp-python", "Requested tokens (600) exceed context window of 512", 512),
+    ("ctransformers", "Number of tokens (2662) exceeded maximum context length (512).", 512),
+    (
+        "a configured size",
+        "Prompt has 5,958,968 tokens, but the configured context size is 256,000",
+        256000,
+    ),
+    ("DashScope", "Range of input length should be [1, 30720]", 30720),
+    (
+        "Cerebras",
+        "Please reduce the length of the messages or completion. Current length is 9.",
+        None,
+    ),
+]
+OVERFLOWS += [
+    (name, 400, {"error": {"message": message}}, limit) for name, message, limit in WORDINGS
+]
+
+
 @pytest.mark.parametrize(
     ("status", "body", "limit"),
     [pytest.param(status, body, limit, id=name) for name, status, body, limit in OVERFLOWS],
@@ -299,7 +390,16 @@ def test_a_413_without_a_word_is_an_overflow() -> None:
                 " decrease input length or `max_tokens` and try again"
             ),
         ),
+        (
+            400,
+            (
+                "This model's maximum context length is 131072 tokens. However, you requested"
+                " 128000 output tokens and your prompt contains at least 3073 input tokens, for a"
+                " total of at least 131073 tokens."
+            ),
+        ),
         (400, "Invalid value for 'temperature'"),
+        (400, "The input is too long for this field"),
         (400, "Token limit reached"),
         (401, "prompt is too long"),
     ],
@@ -315,6 +415,12 @@ def test_what_a_shorter_history_would_not_help(status: int, message: str) -> Non
     [
         "Rate limit reached for m on tokens per min: Limit 30000, Used 29000, Requested 2000.",
         "Number of request tokens has exceeded your per-minute rate limit",
+        (
+            "This request would exceed the rate limit for your organization of 20,000 input"
+            " tokens per minute. Please reduce the length of the prompt or the maximum tokens"
+            " requested."
+        ),
+        "Too many tokens, please wait before trying again.",
     ],
 )
 def test_a_rate_limit_is_no_overflow(message: str) -> None:
@@ -322,3 +428,33 @@ def test_a_rate_limit_is_no_overflow(message: str) -> None:
     failure = classify(read_report(body, status=429), endpoint())
     assert isinstance(failure.error, ProviderUnavailable)
     assert failure.is_retryable
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ThrottlingException: please reduce the length of the messages, too many requests",
+        "rate limit: reduce the length of the messages or wait a minute",
+    ],
+)
+def test_a_limit_that_a_proxy_passes_on_is_no_overflow(status: int, message: str) -> None:
+    body = json.dumps({"error": {"message": message}})
+    failure = classify(read_report(body, status=status), endpoint())
+    assert isinstance(failure.error, ProviderUnavailable)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["context_length_exceeded", "model_context_window_exceeded", "request_too_large"],
+)
+@pytest.mark.parametrize("where", ["code", "type", "upstream"])
+def test_a_code_is_enough_wherever_it_stands(code: str, where: str) -> None:
+    error: dict[str, object] = {"message": "no", "type": "invalid_request_error"}
+    if where == "upstream":
+        inner = json.dumps({"error": {"message": "no", "code": code}})
+        error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": inner}}
+    else:
+        error[where] = code
+    failure = classify(read_report(json.dumps({"error": error}), status=400), endpoint())
+    assert isinstance(failure.error, ContextOverflow)
