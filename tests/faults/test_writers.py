@@ -197,6 +197,34 @@ def test_a_clock_that_is_moved_changes_nothing_of_who_writes(ram: Path, step_ms:
     assert times == sorted(times)
 
 
+TRY = """
+import sys
+from session_store import FileSessionStore, SessionInUse
+try:
+    FileSessionStore(sys.argv[1]).open(sys.argv[2])
+except SessionInUse as error:
+    print(error.holder.pid)
+"""
+
+
+def test_reading_in_the_writers_own_process_lets_nobody_in(ram: Path) -> None:
+    """A record lock would be gone as soon as this process closes the log that it has read."""
+    store, session_id = a_session(ram)
+    with store.open(session_id) as session:
+        for read in (store.restore, store.verify, lambda known: list(store.entries(known))):
+            read(session_id)
+            store.layout.log(session_id).read_bytes()
+            store.layout.lock(session_id).read_bytes()
+            done = subprocess.run(
+                [sys.executable, "-c", TRY, str(ram), session_id],
+                env=ENVIRONMENT, capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            assert done.stdout.strip() == str(os.getpid())
+            session.append("turn_end", turn=1)
+
+    assert len(audit(store.layout.log(session_id))) == 4
+
+
 INHERITED = r"""
 import os, subprocess, sys
 from session_store import FileSessionStore

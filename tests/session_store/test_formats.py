@@ -182,20 +182,3 @@ def test_what_is_no_format_is_damage(home: Path, value: object) -> None:
     assert not isinstance(caught.value, NewerFormat)
     with pytest.raises((Unsuitable, SessionStoreError)):
         store.salvage(session_id)
-
-
-# --- the page of promises -----------------------------------------------------------------------
-
-
-def test_each_promise_names_tests_that_are_there() -> None:
-    root = Path(__file__).resolve().parents[2]
-    page = (root / "docs" / "reliability.md").read_text(encoding="utf-8")
-    promises = re.findall(r"^\| (?!promise|---)(.*) \| (.*) \| (`tests/.*) \|$", page, re.MULTILINE)
-    table = page.partition("|---|---|---|\n")[2].partition("\n\n")[0]
-    assert len(promises) == table.count("\n") + 1, "each row names its tests"
-    for _, _, shown in promises:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", shown)
-        assert named
-        for file, test in named:
-            source = (root / file).read_text(encoding="utf-8")
-            assert re.search(rf"^(async )?def {test}\(", source, re.MULTILINE), test

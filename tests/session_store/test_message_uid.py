@@ -32,7 +32,6 @@ from worker.items import (
 )
 from worker.tokens import item_tokens
 
-ROOT = Path(__file__).resolve().parents[2]
 HEX = re.compile(r"[0-9a-f]{32}")
 KEYS = ("message_uid", "_absorbed_message_uids", "_tool_call_uids", "_tool_call_uid")
 
@@ -361,18 +360,3 @@ def test_an_identity_weighs_nothing() -> None:
             changed = evolve(changed, absorbed_uids=("y" * 5000,))
 
         assert item_tokens(changed) == item_tokens(item)
-
-
-# --- the page -----------------------------------------------------------------------------------
-
-
-def test_the_page_names_each_rule_and_tests_that_are_there() -> None:
-    page = (ROOT / "docs" / "uids.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (U\d+) \| (.*) \|$", page, re.MULTILINE)
-    assert [rule for rule, _ in rows] == [f"U{number}" for number in range(1, 37)]
-    for rule, row in rows:
-        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row)
-        assert named or "cannot" in row.lower(), f"{rule} is shown by no test, and says not why"
-        for file, test in named:
-            source = (ROOT / file).read_text(encoding="utf-8")
-            assert re.search(rf"^(async )?def {test}\(", source, re.MULTILINE), (rule, test)
