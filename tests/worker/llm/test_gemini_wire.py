@@ -290,6 +290,20 @@ async def test_j17_an_error_behind_content_breaks_the_stream_and_keeps_what_came
     assert caught.value.partial == Answer((Text("Hel"),), "partial", None, MODEL)
 
 
+async def test_a_thinking_level_that_the_model_refuses_is_left_out() -> None:
+    words = "Thinking level LOW is not supported for this model. Please retry with another."
+    error = {"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}
+    refused = head("400 Bad Request", "application/json") + json.dumps(error).encode()
+    replies = [Reply([refused]), Reply([head(), HELLO])]
+    request = LlmRequest("", [user_message("Hi")], (), RequestOptions(reasoning_effort="low"))
+    async with serving(lambda n: replies[n - 1]) as server:
+        events = await ask(client(server.base_url), request)
+    assert answer_of(events).parts == (Text("Hello"),)
+    first, second = (json.loads(sent.partition(b"\r\n\r\n")[2]) for sent in server.requests)
+    assert "thinkingConfig" in first["generationConfig"]
+    assert "generationConfig" not in second
+
+
 async def test_i21_an_answer_that_is_not_streamed_is_read() -> None:
     """I21: a server that knows no `alt=sse` sends a list of chunks."""
     body = json.dumps([chunk({"text": "Hel"}), chunk({"text": "lo"}, finish="STOP")]).encode()
