@@ -41,9 +41,9 @@ def serve(prepare: Callable[[list[dict[str, Any]]], dict[str, Pass]], about: str
 class Peer:
     """A peer's script, running under its own interpreter while the block lasts."""
 
-    def __init__(self, python: Path, script: str) -> None:
+    def __init__(self, python: Path, script: str, *arguments: str) -> None:
         path = Path(__file__).with_name(script)
-        command = [str(python), "-W", "ignore", str(path)]
+        command = [str(python), "-W", "ignore", str(path), *arguments]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -1,16 +1,22 @@
 """What durability costs: one entry appended to a session, beside a bare write and fdatasync.
 
-Both write the same number of bytes to a file on the same disk, in turns.
+Both write the same number of bytes to a file that grows, on the same disk, in turns; the message is
+made beforehand, as the bytes are. And what many writers of one process get done at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from _history import prose
 from _measure import (
@@ -22,12 +28,20 @@ from _measure import (
     header,
     in_turns,
     table,
+    timed,
     verdict,
     wall_ms,
 )
 
+if TYPE_CHECKING:
+    from session_store import Session
+
 ENTRY_BYTES = 1_024
-LIMIT = 1.3
+LIMIT = 1.2
+WRITERS = 64
+WRITER_ROUNDS = 5
+SHARED_LIMIT = 1 / 20
+"""What an append may take when many share a session, of what it takes alone."""
 
 
 def main() -> None:
@@ -39,6 +53,7 @@ def main() -> None:
     header("append")
     with folder_on(given.dir) as folder:
         _report(folder, given.rounds)
+        _report_writers(folder)
 
 
 def _report(folder: Path, rounds: int) -> None:
@@ -48,10 +63,11 @@ def _report(folder: Path, rounds: int) -> None:
     store = FileSessionStore(folder / "home")
     session = store.create(pod="bench", system_prompt="Be brief.", config={"model": "m"})
     log = store.layout.log(session.session_id)
-    text = prose(1, ENTRY_BYTES)
+    messages = (user_message(prose(1, ENTRY_BYTES)) for _ in itertools.count())
+    made = list(itertools.islice(messages, rounds + 2))
 
     def append() -> None:
-        session.append_items("user_input", [user_message(text)])
+        session.append_items("user_input", [made.pop()])
 
     append()
     line = log.read_bytes().split(b"\n")[-2] + b"\n"
@@ -90,6 +106,59 @@ def _print(found: dict[str, list[Sample]], line_bytes: int, log_bytes: int) -> N
     print(f"  median of the ratios of neighbours: {paired:.2f}; the log has {log_bytes:,} bytes")
     value = wall_ms(found["Session.append"]) / bare
     verdict("append / bare write and sync", value=value, limit=LIMIT)
+
+
+def _report_writers(folder: Path) -> None:
+    from session_store import FileSessionStore
+
+    store = FileSessionStore(folder / "writers")
+    with ExitStack() as stack:
+        sessions = [
+            stack.enter_context(store.create(pod=f"p-{n}", system_prompt="", config={}))
+            for n in range(WRITERS)
+        ]
+        actions = {
+            "1 thread": partial(_write, sessions[:1], appends=100),
+            f"{WRITERS} threads, one session": partial(_write, sessions[:1] * WRITERS, appends=20),
+            f"{WRITERS} threads, a session each": partial(_write, sessions, appends=20),
+        }
+        found = in_turns(actions, WRITER_ROUNDS)
+
+    alone, *_ = (wall_ms(taken) for taken in found.values())
+    rows = [
+        (
+            name,
+            f"{wall_ms(taken):.3f}",
+            f"{1e3 / wall_ms(taken):,.0f}",
+            f"{alone / wall_ms(taken):.1f}",
+        )
+        for name, taken in found.items()
+    ]
+    table("writers of one process", ("what", "ms an append", "appends/s", "of one thread"), rows)
+    _, shared, *_ = (wall_ms(taken) for taken in found.values())
+    verdict("an append among many to a session / alone", value=shared / alone, limit=SHARED_LIMIT)
+
+
+def _write(sessions: Sequence[Session], *, appends: int) -> Sample:
+    """Return what one append takes when a thread for each of these sessions appends so many."""
+    from worker import user_message
+
+    items = [user_message(prose(1, ENTRY_BYTES))]
+
+    def write(session: Session) -> None:
+        for _ in range(appends):
+            session.append_items("user_input", items)
+
+    def run() -> None:
+        threads = [threading.Thread(target=write, args=[session]) for session in sessions]
+        for thread in threads:
+            thread.start()
+
+        for thread in threads:
+            thread.join()
+
+    taken, count = timed(run), len(sessions) * appends
+    return Sample(taken.wall / count, taken.cpu / count)
 
 
 def _of(action: Callable[[], None], watch: SyncWatch) -> Callable[[], Sample]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from _history import prose
 from _measure import (
     HotSpots,
     Sample,
@@ -22,12 +23,17 @@ from _measure import (
     in_turns,
     table,
     timed,
+    verdict,
     wall_ms,
 )
 from _sessions import a_session, a_store, items
 
 SIZES = (10_000, 100_000)
 ROUNDS = {10_000: 5, 100_000: 3}
+ENTRY_BYTES = 900
+"""Of text; with what stands around it a line has some 1.2 kB."""
+HASHING_LIMIT = 2.5
+PARSING_LIMIT = 4.0
 UNHASHED_BYTES = 75
 """Where the hashed part of a line begins."""
 
@@ -42,6 +48,8 @@ def main() -> None:
     with folder_on(given.dir) as folder:
         for size in SIZES:
             _report(folder, size, hot=given.hot and size == SIZES[-1])
+
+        _report_verifying(folder, SIZES[-1])
 
 
 def _report(folder: Path, size: int, *, hot: bool) -> None:
@@ -63,6 +71,7 @@ def _report(folder: Path, size: int, *, hot: bool) -> None:
     calls: dict[str, Callable[[], None]] = {
         "hash every line": partial(_hash_lines, log),
         "parse every line": partial(_parse_lines, log),
+        "parse every line, kept": partial(_parse_lines_kept, log),
         "verify": verify,
         "restore": restore,
         "open for writing": open_it,
@@ -90,6 +99,34 @@ def _print(size: int, log_bytes: int, found: dict[str, list[Sample]]) -> None:
     ]
     title = f"{size:,} entries, {log_bytes / 1e6:.1f} MB"
     table(title, ("what", "ms", "cpu ms", "entries/s", "of hash + parse"), rows)
+    if size == SIZES[-1]:
+        ratio = cpu_ms(found["restore"]) / cpu_ms(found["parse every line, kept"])
+        verdict("restore / parsing the lines and keeping it", value=ratio, limit=PARSING_LIMIT)
+
+
+def _report_verifying(folder: Path, size: int) -> None:
+    """Say what verifying takes over hashing alone, on lines of 1 KiB."""
+    from worker import user_message
+
+    home = folder / "home-verify"
+    session_id = a_session(home, (user_message(prose(n, ENTRY_BYTES)) for n in range(size)))
+    store = a_store(home)
+    log = store.layout.log(session_id)
+
+    def verify() -> None:
+        assert store.verify(session_id).ok
+
+    calls = {"hash every line": partial(_hash_lines, log), "verify": verify}
+    found = in_turns({n: partial(timed, call) for n, call in calls.items()}, ROUNDS[size])
+    hashing = cpu_ms(found["hash every line"])
+    rows = [
+        (name, f"{wall_ms(taken):.0f}", f"{cpu_ms(taken):.0f}", f"{hashing / cpu_ms(taken):.2f}")
+        for name, taken in found.items()
+    ]
+    title = f"verifying {size:,} entries, {log.stat().st_size / size:,.0f} bytes each"
+    table(title, ("what", "ms", "cpu ms", "rate of hashing"), rows)
+    value = cpu_ms(found["verify"]) / hashing
+    verdict("verify / hashing the lines, CPU", value=value, limit=HASHING_LIMIT)
 
 
 def _hash_lines(log: Path) -> None:
@@ -104,6 +141,15 @@ def _parse_lines(log: Path) -> None:
     with log.open("rb") as file:
         for line in file:
             orjson.loads(line)
+
+
+def _parse_lines_kept(log: Path) -> None:
+    import orjson
+
+    with log.open("rb") as file:
+        kept = [orjson.loads(line) for line in file]
+
+    assert kept
 
 
 if __name__ == "__main__":
