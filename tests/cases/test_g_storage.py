@@ -219,6 +219,24 @@ async def test_g14_g15_opening_a_session_without_a_turn_changes_nothing(home: Pa
         assert [info.session_id for info in store.sessions()] == order
 
 
+def test_g14_only_what_is_said_moves_a_session_up(desk: Desk) -> None:
+    """G14: not the file's time, as a copy or a backup changes it, nor looking at it or forking."""
+    ids = [talk(desk, 1)[1].stem for _ in range(3)]
+    assert [info["session_id"] for info in listed(desk)] == ids[::-1]
+    for session_id in ids:
+        os.utime(desk.home / "sessions" / f"{session_id}.jsonl")
+        assert desk.pod("sessions", "show", session_id).exit_code == 0
+        assert desk.pod("sessions", "verify", session_id).exit_code == 0
+        assert desk.pod("sessions", "export", session_id).exit_code == 0
+
+    fork = json.loads(desk.pod("sessions", "fork", ids[0], "--json").stdout)["session_id"]
+    assert [info["session_id"] for info in listed(desk)] == [fork, *ids[::-1]]
+    (desk.home / "index.db").unlink()
+    assert [info["session_id"] for info in listed(desk)] == [fork, *ids[::-1]]
+    assert desk.pod("run", "probe.toml", "more", "--resume", ids[0]).exit_code == 0
+    assert [info["session_id"] for info in listed(desk)] == [ids[0], fork, *ids[:0:-1]]
+
+
 def test_g15_resuming_goes_on_in_the_one_log(desk: Desk) -> None:
     """G15: five times by id, five by the pod: one log, a history that grows by what is said."""
     run, log = talk(desk, 1)

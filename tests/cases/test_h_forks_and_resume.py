@@ -92,6 +92,25 @@ def test_h03_every_fork_has_all_of_it_the_first_and_the_last(desk: Desk) -> None
     assert counts[log.stem] == counts[forks[0]] == len(whole) + 2
 
 
+def test_h03_a_fork_of_nothing_is_a_session_all_the_same(desk: Desk) -> None:
+    """H01, H03: of a session without a turn, at its first entry, and of that fork again."""
+    run, log = talk(desk, 1)
+    store = FileSessionStore(desk.home)
+    first = audit(log)[0]["hash"]
+    empty = forked(desk, log.stem, "--at", first)
+    with begun(store) as session:
+        new = session.session_id
+
+    for parent in (empty, new):
+        fork = forked(desk, forked(desk, parent))
+        assert told(store, fork) == []
+        assert desk.pod("run", run, "HELLO", "--resume", fork).exit_code == 0
+        assert told(store, fork)[::2] == ["HELLO"]
+        assert told(store, parent) == []
+
+    assert told(store, log.stem)[::2] == ["QUESTION-1"]
+
+
 # --- H04, H07: a fork of what is at work ---------------------------------------------------------
 
 
