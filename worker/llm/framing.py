@@ -199,12 +199,13 @@ class JsonLines:
         if self._whole is not None:
             return self._whole.feed(piece)
 
-        lines = [line for line in map(bytes.strip, self._lines.cut(piece)) if line]
+        cut = self._lines.cut(piece)
+        lines = [line for line in map(bytes.strip, cut) if line]
         if lines and not self._has_begun:
             self._has_begun = True
             if read_json(_text(lines[0])) is None:
                 self._whole = self._make_whole()
-                return self._whole.feed(b"\n".join((*lines, self._lines.rest())))
+                return self._whole.feed(b"\n".join((*cut, self._lines.rest())))
 
         if lines:
             self._lines.event = self._lines.waiting

@@ -30,7 +30,7 @@ _BY_CODE: Mapping[Kind, frozenset[str]] = {
             "content_filtered",
             "content_policy_violation",
             "cyber_policy",
-            "data_inspection_failed",  # DashScope
+            *("data_inspection_failed", "datainspectionfailed"),  # DashScope
             "invalid_prompt",  # OpenAI, for prompts that its policy flags
             "moderation_blocked",
             "responsibleaipolicyviolation",  # Azure
