@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import sys
+import time
 from pathlib import Path
 
 from manifests import load_manifest
@@ -44,6 +46,7 @@ def main() -> None:
     manifest, home = map(Path, sys.argv[1:])
     # Whatever loads late is loaded once, here, and not in every child.
     prepare(load_manifest(manifest, env=ENVIRONMENT), Home(home), ENVIRONMENT)
+    parent = os.getppid()
     for _ in sys.stdin:
         pid = os.fork()
         if pid == 0:
@@ -51,7 +54,12 @@ def main() -> None:
             os._exit(1)
 
         tell(f"pid {pid}")
-        os.waitpid(pid, 0)
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            if os.getppid() != parent:  # nobody is there any more who would kill it
+                os.kill(pid, signal.SIGKILL)
+
+            time.sleep(0.002)
+
         tell("gone")
 
 
