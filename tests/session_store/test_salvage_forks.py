@@ -241,14 +241,38 @@ def test_where_nothing_is_left_nothing_is_made(store: FileSessionStore, how: str
     assert store.ids() == [fork]
 
 
-def test_a_parent_of_a_newer_format_is_not_taken_for_damaged(store: FileSessionStore) -> None:
-    parent = told(store, 1)
-    fork = forked(store, parent, 2)
-    with_format(store, parent, FORMAT + 1)
+def test_what_was_amended_between_two_sessions_is_left_out_where_it_is_lost(
+    store: FileSessionStore,
+) -> None:
+    root = told(store, 2)
+    second = store.restore(root).history[4]
+    assert isinstance(second, UserMessage)
+    parent = store.fork(root)
+    with store.open(parent) as session:
+        session.append("item_amended", item=evolve(second, parts=(Text("changed"),)))
+        a_turn(session, 3)
+
+    fork = forked(store, parent, 4)
+    flip(store, root, 1 + ENTRIES_A_TURN)
+    report = store.salvage(fork)
+    history = store.restore(report.new_session_id).history
+    assert texts(history) == [*turn(1), *turn(3), *turn(4)]
+    goes_on(store, report.new_session_id)
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_parent_of_a_newer_format_is_not_taken_for_damaged(
+    store: FileSessionStore, generations: int
+) -> None:
+    root = fork = told(store, 1)
+    for number in range(generations):
+        fork = forked(store, fork, 2 + number)
+
+    with_format(store, root, FORMAT + 1)
     with pytest.raises(SessionDamaged, match=f"of format {FORMAT + 1}"):
         store.salvage(fork)
 
-    assert len(store.ids()) == 2
+    assert len(store.ids()) == 1 + generations
 
 
 def test_what_names_a_lost_session_and_needs_nothing_of_it(store: FileSessionStore) -> None:
