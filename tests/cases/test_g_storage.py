@@ -59,6 +59,7 @@ for number in range(60):
 """
 
 
+@pytest.mark.timeout(60)  # two processes beside this one
 def test_g08_rewriters_at_once_never_install_a_torn_file(home: Path) -> None:
     """G08: pointer, anchor and index, 60 times each in two processes, read all the while."""
     store = a_store(home, durability=Durability.FLUSH)

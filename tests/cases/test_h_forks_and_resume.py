@@ -114,6 +114,7 @@ def test_h03_a_fork_of_nothing_is_a_session_all_the_same(desk: Desk) -> None:
 # --- H04, H07: a fork of what is at work ---------------------------------------------------------
 
 
+@pytest.mark.timeout(60)  # several processes, on a machine that may be busy
 def test_h04_a_fork_leaves_a_running_session_and_what_it_started_alone(desk: Desk) -> None:
     """H04: a run whose tool has a program running is forked twice by others; all ends well."""
     arguments = json.dumps({"folder": str(desk.work)})
@@ -121,7 +122,7 @@ def test_h04_a_fork_leaves_a_running_session_and_what_it_started_alone(desk: Des
         run = desk.manifest(served.base_url, TOOL)
         by_itself = desk.manifest(plain.base_url, name="plain")
         with desk.start("run", run, "go") as process:
-            until(lambda: (desk.work / "started").exists() and (desk.work / "started").read_text())
+            until(lambda: text_of(desk.work / "started"), 25)
             child = int((desk.work / "started").read_text())
             (log,) = desk.logs()
 
@@ -157,7 +158,7 @@ async def test_h04_a_pod_that_is_asked_for_a_fork_finishes_what_it_is_at(home: P
     with serving(calling(("background", arguments))) as served:
         async with living(manifest(home, served.base_url, TOOL), home) as story:
             running = asyncio.create_task(story.pod.run("go"))
-            await asyncio.to_thread(until, (home / "started").exists)
+            await asyncio.to_thread(until, (home / "started").exists, 25)
             asking = asyncio.create_task(story.pod.fork())
             await asyncio.sleep(0.1)
             assert not running.done()
@@ -245,6 +246,7 @@ def test_h08_the_session_that_was_chosen_is_the_one_that_goes_on(desk: Desk) -> 
 # --- H09: what can be gone on with ---------------------------------------------------------------
 
 
+@pytest.mark.timeout(60)  # as above
 def test_h09_each_session_is_listed_as_what_it_is_and_refused_for_its_own_reason(
     desk: Desk,
 ) -> None:
@@ -302,6 +304,10 @@ def test_h09_each_session_is_listed_as_what_it_is_and_refused_for_its_own_reason
         assert desk.pod("run", run, "more", "--resume", log.stem).exit_code == 0
 
 
+def text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
 @contextmanager
 def a_run_at_work(desk: Desk) -> Iterator[tuple[Path, int]]:
     """A run of another process whose tool has not ended."""
@@ -311,7 +317,7 @@ def a_run_at_work(desk: Desk) -> Iterator[tuple[Path, int]]:
         serving(calling(("background", arguments))) as served,
         desk.start("run", desk.manifest(served.base_url, TOOL, "atwork"), "go") as process,
     ):
-        until((desk.work / "started").exists)
+        until((desk.work / "started").exists, 25)
         (log,) = set(desk.logs()) - known
         yield log, process.pid
         (desk.work / "go").touch()

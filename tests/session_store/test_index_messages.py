@@ -365,6 +365,7 @@ def test_every_part_of_every_word_is_found(
     assert notices == []
 
 
+@pytest.mark.timeout(60)
 @settings(
     deadline=None,
     max_examples=200,
