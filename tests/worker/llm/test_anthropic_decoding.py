@@ -23,7 +23,7 @@ from worker.llm import (
     ToolCallStart,
     Usage,
 )
-from worker.llm.failures import ReportedError
+from worker.llm.reports import ReportedError
 from worker.llm.schemes.anthropic_decoder import AnthropicDecoder
 
 Event = dict[str, Any]

@@ -164,14 +164,6 @@ def test_a_union_at_the_top_of_a_tools_schema_is_left_out() -> None:
     assert sent["input_schema"] == {"type": "object", "properties": {"a": {"anyOf": []}}}
 
 
-def test_a_history_of_calls_without_tools_names_them_and_lets_none_be_called() -> None:
-    items = (user_message("Go"), answer(tool_call("c1")), result("c1"))
-    sent = body(*items)
-    assert without_marks(sent["tools"]) == [{"name": "read", "input_schema": {"type": "object"}}]
-    assert sent["tool_choice"] == {"type": "none"}
-    assert "tool_choice" not in body(*items, tools=(ToolSpec("read", "", {}),))
-
-
 # --- items --------------------------------------------------------------------------------------
 
 
@@ -210,6 +202,18 @@ def test_arguments_are_replayed_as_the_bytes_received() -> None:
     request = LlmRequest("", [user_message("Go"), answer(tool_call("c", '{"z":1,\n"a":1e2}'))])
     sent = AnthropicScheme().encoder("anthropic", OLD).encode(request)
     assert b'"input":{"z":1,\n"a":1e2}}' in sent
+
+
+def test_a_key_that_stands_twice_in_arguments_is_sent_once() -> None:
+    request = LlmRequest("", [answer(tool_call("c", '{"a":1, "in":{"b":"ä","b":2e3}}'))])
+    sent = AnthropicScheme().encoder("anthropic", OLD).encode(request)
+    assert b'"input":{"a":1,"in":{"b":2000.0}}}' in sent
+
+
+def test_arguments_that_are_nested_too_deeply_are_replayed_as_an_empty_object() -> None:
+    deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+    sent = messages(user_message("Go"), answer(tool_call("c1", deep)), result("c1"))
+    assert sent[1]["content"][0]["input"] == {}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,15 @@ from worker.items import (
     new_uid,
     user_message,
 )
-from worker.llm import Answered, HttpClient, LlmRequest, RetryPolicy, StreamEvent, Usage
+from worker.llm import (
+    Answered,
+    HttpClient,
+    LlmRequest,
+    RequestOptions,
+    RetryPolicy,
+    StreamEvent,
+    Usage,
+)
 from worker.llm.schemes.anthropic import AnthropicScheme
 
 pytestmark = pytest.mark.anyio
@@ -234,6 +242,41 @@ async def test_statuses(status: str, error: dict[str, str], expected: type[Provi
     async with serving(Reply([head(status, "application/json"), body])) as server:
         with pytest.raises(expected):
             await ask(client(server.base_url, retry=RetryPolicy(max_attempts=1)))
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "left_out"),
+    [
+        ("claude-sonnet-4-5", "`temperature` is deprecated for this model.", "temperature"),
+        (
+            "claude-haiku-5-5",
+            '"thinking.type.disabled" is not supported for this model. Use "output_config.effort".',
+            "thinking",
+        ),
+    ],
+)
+async def test_an_option_that_the_model_refuses_is_left_out(
+    model: str, words: str, left_out: str
+) -> None:
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": words}}
+    refused = [head("400 Bad Request", "application/json"), json.dumps(error).encode()]
+    options = RequestOptions(temperature=0.5, reasoning_effort="none")
+    request = LlmRequest("S", [user_message("Hi")], (), options)
+    async with serving(
+        lambda number: Reply(refused if number == 1 else [head(), STREAM])
+    ) as server:
+        events = await ask(client(server.base_url, model=model), request)
+    assert isinstance(events[-1], Answered)
+    first, second = (json.loads(sent.partition(b"\r\n\r\n")[2]) for sent in server.requests)
+    assert left_out in first
+    assert left_out not in second
+
+
+async def test_a_base_url_may_end_with_the_version() -> None:
+    async with serving(Reply([head(), STREAM])) as server:
+        check(await ask(client(server.base_url)))
+    assert server.base_url.endswith("/v1")
+    assert server.requests[0].startswith(b"POST /v1/messages ")
 
 
 async def test_a_server_that_does_not_stream_is_understood() -> None:

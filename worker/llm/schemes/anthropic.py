@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import orjson
@@ -22,7 +22,6 @@ from worker.text import clean_text, is_blank
 
 _VERSION = "2023-06-01"
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
-_CALL_NOTHING = b'"tool_choice":{"type":"none"},'
 
 
 @frozen(kw_only=True)
@@ -67,7 +66,10 @@ class AnthropicEncoder:
         self._facts = facts(model)
         self._binds = binds
         # Where a request turns thinking off, no thinking may be in it: two conversations.
-        self._messages = {thinks: _Messages(provider, thinks=thinks) for thinks in (False, True)}
+        self._messages: dict[bool, ItemWriter[Piece]] = {
+            thinks: ItemWriter(BlockWriter(provider, sends_thinking=thinks), MessageJoiner)
+            for thinks in (False, True)
+        }
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
     @property
@@ -83,14 +85,13 @@ class AnthropicEncoder:
             # asked for. The API refuses to begin with it in the midst of a turn.
             sent = knobs(self._facts, request.options, binds=self._binds, may_think=False)
 
-        messages = self._messages[sent.thinks]
-        joined = messages.write(request.items)
+        messages = self._messages[sent.thinks].write("", request.items)
         return b"".join(
             (
                 *(b'{"model":', self._model, b","),
-                self._tools_of(request.tools) or _stand_ins(messages.tool_names),
+                self._tools_of(request.tools),
                 _system_field(request.system),
-                *(b'"messages":[', joined, b"],"),
+                *(b'"messages":[', messages, b"],"),
                 orjson.dumps(dict(sent.fields))[1:],
             )
         )
@@ -99,33 +100,6 @@ class AnthropicEncoder:
         if self._tools[0] is not tools:
             self._tools = (tools, _tools_field(tools))
         return self._tools[1]
-
-
-class _Messages:
-    """The messages of one conversation, with or without thinking."""
-
-    def __init__(self, provider: str, *, thinks: bool) -> None:
-        self._joiner = MessageJoiner("")
-        writer = BlockWriter(provider, sends_thinking=thinks)
-        self._writer: ItemWriter[Piece] = ItemWriter(writer, self._begin)
-
-    @property
-    def encoded_items(self) -> int:
-        """How many items were encoded so far."""
-        return self._writer.encoded_items
-
-    @property
-    def tool_names(self) -> Iterable[str]:
-        """The tools that are called in the messages written last."""
-        return self._joiner.tool_names
-
-    def write(self, items: Sequence[Item]) -> bytes:
-        """Return the messages of `items`."""
-        return self._writer.write("", items)
-
-    def _begin(self, system: str) -> MessageJoiner:
-        self._joiner = MessageJoiner(system)
-        return self._joiner
 
 
 def _may_think(items: Sequence[Item], provider: str) -> bool:
@@ -174,12 +148,3 @@ def _tools_field(tools: Sequence[ToolSpec]) -> bytes:
     ]
     # The last tool's bracket, and the list's.
     return b'"tools":' + orjson.dumps(written)[:-2] + CACHE_MARK + b"}],"
-
-
-def _stand_ins(names: Iterable[str]) -> bytes:
-    """Return tools that cannot be called, for a request that has none and yet a history of calls.
-
-    The API wants the tools defined that messages speak of.
-    """
-    tools = tuple(ToolSpec(name, "", {"type": "object"}) for name in names)
-    return _tools_field(tools) + _CALL_NOTHING if tools else b""

@@ -7,6 +7,7 @@ other in a request. Which id that is depends on what stands before: the joiner p
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterator
 from typing import assert_never
@@ -63,8 +64,6 @@ class Piece:
     blocks: tuple[Block, ...] = ()
     late: tuple[Block, ...] = ()
     is_result: bool = False
-    tool_names: tuple[str, ...] = ()
-    """The names of the tools that are called."""
 
 
 @frozen
@@ -101,8 +100,7 @@ class BlockWriter:
         if not any(block.is_thinking for block in blocks):
             blocks.sort(key=lambda block: block.call_id is not None)
 
-        names = tuple(_name(call.name) for call in item.tool_calls)
-        return Piece("assistant", tuple(blocks), tool_names=names)
+        return Piece("assistant", tuple(blocks))
 
     def _of_part(self, part: Text | Reasoning | ToolCall) -> Iterator[Block]:
         match part:
@@ -142,9 +140,26 @@ def _thinking_block(part: Reasoning) -> Block:
 
 def _call_block(call: ToolCall) -> Block:
     name = orjson.dumps(_name(call.name))
-    arguments = sent_arguments(call).encode()
-    tail = b"".join((b'","name":', name, b',"input":', arguments, b"}"))
+    tail = b"".join((b'","name":', name, b',"input":', _input(call).encode(), b"}"))
     return Block(b'{"type":"tool_use","id":"', call.call_id, tail)
+
+
+def _input(call: ToolCall) -> str:
+    """Return the arguments as they were received; of a key that stands there twice, the last."""
+    arguments = sent_arguments(call)
+    repeated: list[str] = []
+
+    def read(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated.append("")
+        return found
+
+    try:
+        value = json.loads(arguments, object_pairs_hook=read)
+    except RecursionError:
+        return "{}"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if repeated else arguments
 
 
 def _name(name: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 
-import orjson
-
 from worker.items import new_uid
-from worker.llm.failures import Report, ReportedError, not_json, report_of, stream_broken
+from worker.llm.failures import not_json, stream_broken
+from worker.llm.reports import Report, ReportedError, read_json, report_of
 from worker.llm.schemes.anthropic_parts import (
     CallPart,
     Fields,
@@ -64,7 +62,7 @@ class AnthropicDecoder:
         if data.strip() == "[DONE]":  # of proxies that speak another dialect at heart
             return list(self._stop())
 
-        event = _parse(data)
+        event = read_json(data)
         if not isinstance(event, dict):
             raise not_json(self._provider, data)
 
@@ -271,17 +269,6 @@ def read_usage(counts: Mapping[str, int]) -> Usage | None:
     prompt = [count for count in (counts.get("input_tokens"), read, written) if count is not None]
     usage = Usage(sum(prompt) if prompt else None, counts.get("output_tokens"), read, written)
     return usage if usage.input_tokens or usage.output_tokens else None
-
-
-def _parse(data: str) -> object:
-    try:
-        return orjson.loads(data)
-    except ValueError:
-        # orjson refuses a lone half of an escaped surrogate pair, which deltas do carry.
-        try:
-            return json.loads(data)
-        except (ValueError, RecursionError):
-            return None
 
 
 def _fields(value: object) -> Fields:

@@ -37,8 +37,6 @@ class MessageJoiner:
         """Where the user's last block before the last answer ends."""
         self._late: list[Block] = []
         self._ids = CallIds()
-        self.tool_names: set[str] = set()
-        """The tools that are called in these messages."""
 
     def add(self, piece: Piece) -> None:
         """Take the next item's blocks. What is to follow a group of results follows all of it."""
@@ -55,7 +53,6 @@ class MessageJoiner:
 
         self._append(piece.role, piece.blocks)
         self._late.extend(piece.late)
-        self.tool_names.update(piece.tool_names)
 
     def whole(self) -> bytes:
         """Return everything as it is sent now, between the brackets of the list."""
