@@ -23,6 +23,7 @@ from worker.llm.schemes.responses_output import (
     JsonFields,
     OutputItem,
     TextItem,
+    Told,
     objects,
     text_of,
 )
@@ -51,6 +52,7 @@ class ResponsesDecoder:
         self._model = model
         self._new_id = new_id
         self._items = _Items(new_id)
+        self._last = Told()
         self._status = ""
         self._incomplete_reason = ""
         self._usage: Usage | None = None
@@ -86,6 +88,10 @@ class ResponsesDecoder:
         is_whole = not kind and isinstance(event.get("output"), list)
         # What was not streamed has ended, unless it says otherwise.
         return list(self._response({"status": "completed", **event})) if is_whole else []
+
+    def more(self, text: str) -> None:
+        """Take `text` as more of what the last event was a delta of."""
+        self._last.push(text)
 
     def finish(self) -> Answer:
         """Return the whole answer.
@@ -156,6 +162,7 @@ class ResponsesDecoder:
 
         index = "summary_index" if kind == SUMMARY_TEXT else "content_index"
         number = count_in(event.get(index)) or 0
+        self._last = item.told(kind, number)
         if what == "delta":
             yield from item.push(kind, number, text_of(event.get("delta")))
         else:

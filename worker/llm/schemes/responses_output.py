@@ -84,13 +84,19 @@ class TextItem:
         """Whether the model refused."""
         return bool(self._texts(REFUSAL))
 
+    def told(self, kind: str, number: int) -> Told:
+        """Return one part's text."""
+        if kind not in {OUTPUT_TEXT, REFUSAL, SUMMARY_TEXT, REASONING_TEXT}:
+            kind = OUTPUT_TEXT if self.kind == MESSAGE else REASONING_TEXT
+        return self._parts.setdefault((number, kind), Told())
+
     def push(self, kind: str, number: int, text: str) -> Iterator[StreamEvent]:
         """Take more of one part."""
-        yield from self._tell(self._told(kind, number).push(text))
+        yield from self._tell(self.told(kind, number).push(text))
 
     def end_part(self, kind: str, number: int, whole: str) -> Iterator[StreamEvent]:
         """Take the end of one part."""
-        yield from self._tell(self._told(kind, number).end(whole))
+        yield from self._tell(self.told(kind, number).end(whole))
 
     def end(self, fields: JsonFields) -> Iterator[StreamEvent]:
         """Take the end of the item. Only here its id and its encrypted content are whole."""
@@ -136,11 +142,6 @@ class TextItem:
             max(told.text, told.other, key=len) for (_, kind), told in ordered if kind in kinds
         )
         return [text for text in texts if text]
-
-    def _told(self, kind: str, number: int) -> Told:
-        if kind not in {OUTPUT_TEXT, REFUSAL, SUMMARY_TEXT, REASONING_TEXT}:
-            kind = OUTPUT_TEXT if self.kind == MESSAGE else REASONING_TEXT
-        return self._parts.setdefault((number, kind), Told())
 
     def _tell(self, piece: str) -> Iterator[StreamEvent]:
         if piece:
