@@ -7,6 +7,7 @@ names), the words of 400 answers, and the request validator that Mistral publish
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -61,8 +62,8 @@ ONE_CAP = BOOK.rule(
 )
 REASONING_MODEL = BOOK.rule(
     "reasoning_model",
-    "a reasoning model takes max_completion_tokens and no temperature but 1",
-    "400: Unsupported parameter: 'max_tokens'; Unsupported value: 'temperature'",
+    "a model that reasons takes max_completion_tokens and no temperature but 1",
+    "400: Unsupported parameter: 'max_tokens'; guide on GPT-5.2: temperature with effort none only",
 )
 ALTERNATION = BOOK.rule(
     "alternation",
@@ -95,6 +96,8 @@ class Demands:
     no_user_after_tool: bool = False
     knows_reasoning: bool = False
     """Whether an answer may carry its reasoning in a field of its own."""
+    has_thinking_blocks: bool = False
+    """Whether an answer may carry its reasoning as blocks of its content."""
 
 
 _LOCAL = frozenset({"grammar", "repeat_penalty", "top_k", "min_p", "chat_template_kwargs"})
@@ -105,7 +108,12 @@ VARIANTS: dict[Variant, Demands] = {
     "compatible": _LENIENT,
     "strict": Demands(r"[\s\S]+", None, _LENIENT.keys, alternates=True, knows_reasoning=True),
     "mistral": Demands(
-        r"[a-zA-Z0-9]{9}", 9, _LENIENT.keys, no_user_after_tool=True, knows_reasoning=True
+        r"[a-zA-Z0-9]{9}",
+        9,
+        _LENIENT.keys,
+        no_user_after_tool=True,
+        knows_reasoning=True,
+        has_thinking_blocks=True,
     ),
 }
 
@@ -120,6 +128,10 @@ _MARKED = {
 _TEXT = s.keys({"type": s.one_of("text"), "text": s.text()}, _MARKED)
 _URL = s.keys({"url": s.text()}, {"detail": s.one_of("auto", "low", "high")})
 _IMAGE = s.keys({"type": s.one_of("image_url"), "image_url": _URL}, _MARKED)
+# Mistral's SDK: ThinkChunk.
+_THINKING = s.keys(
+    {"type": s.one_of("thinking"), "thinking": s.array(_TEXT, least=1)}, {"closed": s.flag}
+)
 _TEXTS = s.either(str=s.text(), list=s.array(_TEXT, least=1))
 _PARTS = s.either(
     str=s.text(), list=s.array(s.tagged("type", {"text": _TEXT, "image_url": _IMAGE}), least=1)
@@ -141,9 +153,11 @@ def _messages(demands: Demands) -> s.Shape:
         "reasoning": s.text(),
         "reasoning_details": s.array(s.mapping, least=1),
     }
+    thinking = {"thinking": _THINKING} if demands.has_thinking_blocks else {}
+    block = s.tagged("type", {"text": _TEXT, **thinking})
     assistant: dict[str, s.Shape] = {
         "content": s.either(
-            str=s.text(), list=s.array(_TEXT, least=1), NoneType=s.nullable(s.flag)
+            str=s.text(), list=s.array(block, least=1), NoneType=s.nullable(s.flag)
         ),
         "tool_calls": s.array(call, least=1, most=128),
         "refusal": s.nullable(s.text(least=1)),
@@ -292,7 +306,7 @@ def _check_order(
     if demands.no_user_after_tool:
         _check_after_tool(roles, report)
     if demands.alternates:
-        _check_alternation(roles, report)
+        _check_alternation(messages, report)
 
 
 def _check_after_tool(roles: Sequence[str], report: Report) -> None:
@@ -303,13 +317,18 @@ def _check_after_tool(roles: Sequence[str], report: Report) -> None:
         report.broke(LAST_ROLE, f"messages[{len(roles) - 1}].role", roles[-1])
 
 
-def _check_alternation(roles: Sequence[str], report: Report) -> None:
-    said = [role for role in roles if role not in _FIRST_ROLES]
-    if said and said[0] != "user":
-        report.broke(ALTERNATION, "messages", f"starts with {said[0]}")
-    for index, (before, role) in enumerate(pairwise(roles), 1):
-        if before == role != "tool":
-            report.broke(ALTERNATION, f"messages[{index}].role", f"{role} after {before}")
+def _check_alternation(messages: Sequence[tuple[str, dict[str, object]]], report: Report) -> None:
+    """Calls and their results are not counted, as in the templates that have this rule."""
+    said = [
+        (where, message.get("role"))
+        for where, message in messages
+        if message.get("role") in ("user", "assistant") and not message.get("tool_calls")
+    ]
+    if said and said[0][1] != "user":
+        report.broke(ALTERNATION, f"{said[0][0]}.role", f"starts with {said[0][1]}")
+    for (_, before), (where, role) in pairwise(said):
+        if before == role:
+            report.broke(ALTERNATION, f"{where}.role", f"{role} after {before}")
 
 
 def _check_options(body: Mapping[str, object], variant: Variant, report: Report) -> None:
@@ -318,7 +337,7 @@ def _check_options(body: Mapping[str, object], variant: Variant, report: Report)
     if "max_tokens" in body and "max_completion_tokens" in body:
         report.broke(ONE_CAP, "max_tokens", body["max_tokens"])
     if variant == "official" and is_reasoning_model(body.get("model")):
-        samples = body.get("reasoning_effort") == "none"
+        samples = not is_reasoning(body.get("model"), body.get("reasoning_effort"))
         for key in ("max_tokens",) if samples else ("max_tokens", "temperature", "top_p"):
             if key in body and (key == "max_tokens" or body[key] != 1):
                 report.broke(REASONING_MODEL, key, f"{body[key]} with {body.get('model')}")
@@ -328,4 +347,13 @@ def is_reasoning_model(model: object) -> bool:
     """Whether OpenAI's model of that name reasons before it answers."""
     name = str(model)
     is_o = len(name) > 1 and name[0] == "o" and name[1].isdigit()
-    return is_o or (name.startswith("gpt-5") and "chat" not in name)
+    return is_o or (name.startswith(("gpt-5", "gpt-6")) and "chat" not in name)
+
+
+def is_reasoning(model: object, effort: object) -> bool:
+    """Whether it reasons at that effort. GPT-5.1 to 5.4 do not where none is asked for."""
+    if not is_reasoning_model(model) or effort == "none":
+        return False
+
+    is_off_by_default = re.match(r"gpt-5\.[1-4](?!\d)(?!-(pro|codex))", str(model)) is not None
+    return effort is not None or not is_off_by_default

@@ -140,7 +140,7 @@ def test_a_surrogate_pair_split_between_two_deltas_is_joined() -> None:
     assert answer.parts == (Text("a\U0001f378b"),)
 
 
-def test_a_surrogate_pair_split_in_arguments_is_joined() -> None:
+def test_g10_a_surrogate_pair_split_in_arguments_is_joined() -> None:
     def delta(arguments: str) -> dict[str, Any]:
         return call_delta(0, None, None, arguments)
 
@@ -212,7 +212,7 @@ def test_text_before_and_between_calls_keeps_its_place() -> None:
         pytest.param(
             [call_delta(0, "a", "f", '{"p":1}'), call_delta(0, "b", "f", '{"p":2}')],
             [("a", "f", '{"p":1}'), ("b", "f", '{"p":2}')],
-            id="parallel calls that all carry index 0",
+            id="I01: parallel calls that all carry index 0",
         ),
         pytest.param(
             [
@@ -221,7 +221,7 @@ def test_text_before_and_between_calls_keeps_its_place() -> None:
                 call_delta(0, None, None, "2}"),
             ],
             [("a", "f", '{"p":'), ("b", "f", '{"q":2}')],
-            id="a fragment without id joins the newest call of its index",
+            id="I02: a fragment without id joins the newest call of its index",
         ),
         pytest.param(
             [
@@ -231,7 +231,7 @@ def test_text_before_and_between_calls_keeps_its_place() -> None:
                 call_delta(0, None, None, "2}"),
             ],
             [("a", "f", '{"p":1}'), ("b", "f", '{"q":2}')],
-            id="a fragment with an id joins that call, and opens none",
+            id="I02: a fragment with an id joins that call, and opens none",
         ),
         pytest.param(
             [
@@ -246,12 +246,12 @@ def test_text_before_and_between_calls_keeps_its_place() -> None:
         pytest.param(
             [call_delta(0, "a", "f", piece) for piece in ('{"', "p", '":', "1", "}")],
             [("a", "f", '{"p":1}')],
-            id="the id and name in every fragment",
+            id="I04: the id and name in every fragment",
         ),
         pytest.param(
             [call_delta(0, "a", "f", '{"x'), call_delta(0, None, None, '":1}')],
             [("a", "f", '{"x":1}')],
-            id="fragments without an id",
+            id="I28: fragments without an id",
         ),
         pytest.param(
             [call_delta(None, "a", "f", '{"x'), call_delta(None, None, None, '":1}')],
@@ -293,17 +293,51 @@ def test_text_before_and_between_calls_keeps_its_place() -> None:
         pytest.param(
             [call_delta(0, "a", "f", "")],
             [("a", "f", "")],
-            id="no arguments are kept as received",
+            id="I10: no arguments are kept as received",
         ),
         pytest.param(
             [call_delta(0, "a", "f", '{"content":"abc')],
             [("a", "f", '{"content":"abc')],
-            id="cut arguments with finish tool_calls are handed on as they are",
+            id="I07: cut arguments with finish tool_calls are handed on as they are",
         ),
         pytest.param(
-            [{"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"p": 1}}}]}],
-            [("a", "f", '{"p":1}')],
-            id="arguments as an object",
+            [
+                call_delta(0, "a", "f", ""),
+                call_delta(0, "b", None, '{"x'),
+                call_delta(0, "c", None, '":1}'),
+            ],
+            [("a", "f", '{"x":1}')],
+            id="I28: another id with each fragment",
+        ),
+        pytest.param(
+            [
+                call_delta(0, "a", "f", "{}"),
+                call_delta(0, "b", None, '{"q":1}'),
+                call_delta(0, "b", "g"),
+            ],
+            [("a", "f", "{}"), ("b", "g", '{"q":1}')],
+            id="I01: a second call of its index whose name comes late",
+        ),
+        pytest.param(
+            [call_delta(0, None, "f", '{"p":1}'), call_delta(0, None, "f", '{"p":2}')],
+            [("call_000000000000", "f", '{"p":1}'), ("call_000000000000", "f", '{"p":2}')],
+            id="I01: index 0 and one name, without ids",
+        ),
+        *(
+            pytest.param(
+                [{"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": given}}]}],
+                [("a", "f", kept)],
+                id=f"I10: arguments that are {given!r}",
+            )
+            for given, kept in [
+                ({"p": 1}, '{"p":1}'),
+                ({"p": "\ud800"}, '{"p":"\ufffd"}'),
+                ({}, "{}"),
+                ([], ""),
+                (None, ""),
+                ([1], "[1]"),
+                (3, "3"),
+            ]
         ),
     ],
 )
@@ -334,7 +368,7 @@ def test_calls_with_one_id_share_their_uid() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"content":"abc', "", '{"a":1'])
-def test_a_call_cut_by_the_output_cap_is_dropped(arguments: str) -> None:
+def test_i23_i08_a_call_cut_by_the_output_cap_is_dropped(arguments: str) -> None:
     events, answer = decode(
         chunk(call_delta(0, "a", "f", '{"whole":true}')),
         chunk(call_delta(1, "b", "write", arguments)),
@@ -356,7 +390,7 @@ def test_endless_arguments_are_refused() -> None:
 # --- the end ------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_closes_in_the_middle_of_a_call_is_broken() -> None:
+def test_i06_a_stream_that_closes_in_the_middle_of_a_call_is_broken() -> None:
     fresh = decoder()
     events = feed(fresh, chunk({"content": "Now"}), chunk(call_delta(0, "a", "f", '{"p":')))
     with pytest.raises(StreamBroken) as broken:
@@ -408,74 +442,6 @@ def test_a_whole_completion_is_read_like_a_stream() -> None:
     assert answer.usage == Usage(5, 2)
 
 
-# --- usage --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("usage", "expected"),
-    [
-        pytest.param(
-            {
-                "prompt_tokens": 38196,
-                "completion_tokens": 10,
-                "prompt_tokens_details": {"cached_tokens": 38153},
-            },
-            Usage(38196, 10, cache_read=38153),
-            id="cached tokens are inside already",
-        ),
-        pytest.param(
-            {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": None},
-            Usage(9, 1),
-            id="null details",
-        ),
-        pytest.param(
-            {"prompt_tokens": 100, "completion_tokens": 1, "prompt_cache_hit_tokens": 64},
-            Usage(100, 1, cache_read=64),
-            id="DeepSeek",
-        ),
-        pytest.param(
-            {
-                "prompt_tokens": 100,
-                "completion_tokens": 1,
-                "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 90},
-            },
-            Usage(100, 1, cache_read=0, cache_write=90),
-            id="OpenRouter's cache writes",
-        ),
-        pytest.param(None, None, id="null"),
-        pytest.param({"prompt_tokens": 0, "completion_tokens": 0}, None, id="zeros"),
-        pytest.param({"prompt_tokens": "9"}, None, id="no numbers"),
-    ],
-)
-def test_usage(usage: dict[str, Any] | None, expected: Usage | None) -> None:
-    _, answer = decode(chunk({"content": "Hi"}, usage=usage), chunk(finish="stop"))
-    assert answer.usage == expected
-
-
-def test_the_last_real_usage_holds() -> None:
-    zeros = {"prompt_tokens": 0, "completion_tokens": 0}
-    _, answer = decode(
-        chunk({"content": "H"}, usage=None),
-        chunk({"content": "i"}, usage=zeros),
-        chunk(finish="stop", usage={"prompt_tokens": 7, "completion_tokens": 1}),
-        usage_chunk(8, 2),
-        chunk(usage=zeros),
-        DONE,
-    )
-    assert answer.usage == Usage(8, 2)
-    assert answer.stop_reason == "end"
-
-
-def test_timings_of_llama_cpp_and_the_envelope_of_groq() -> None:
-    timings = {"prompt_n": 10, "cache_n": 90, "predicted_n": 5}
-    _, answer = decode(chunk({"content": "Hi"}), chunk(finish="stop", timings=timings))
-    assert answer.usage == Usage(100, 5, cache_read=90)
-
-    groq = {"usage": {"prompt_tokens": 6, "completion_tokens": 2}}
-    _, answer = decode(chunk({"content": "Hi"}), chunk(finish="stop", x_groq=groq))
-    assert answer.usage == Usage(6, 2)
-
-
 # --- errors -------------------------------------------------------------------------------------
 
 
@@ -488,9 +454,23 @@ def test_an_error_is_an_error_also_beside_choices() -> None:
     assert reported.value.report.status == 400
 
 
-def test_a_finish_reason_of_error_is_one() -> None:
+@pytest.mark.parametrize(
+    "reason", ["error", "insufficient_system_resource", "network_error", "abort"]
+)
+def test_a_finish_reason_of_failure_is_an_error(reason: str) -> None:
     with pytest.raises(ReportedError):
-        decode(chunk({"content": "Hi"}), chunk(finish="error"))
+        decode(chunk({"content": "Hi"}), chunk(finish=reason))
+
+
+def test_c08_an_answer_that_spent_its_cap_on_reasoning_says_nothing_else() -> None:
+    _, answer = decode(chunk({"reasoning": "Hm"}), chunk(finish="length"), DONE)
+    assert answer.stop_reason == "max_tokens"
+    assert answer.parts == (Reasoning("Hm", None, None, "openai_compatible", "m"),)
+
+
+def test_tags_of_a_server_without_a_reasoning_parser_stay_text() -> None:
+    _, answer = decode(chunk({"content": "<think>Hm</think>Hi"}), chunk(finish="stop"))
+    assert answer.parts == (Text("<think>Hm</think>Hi"),)
 
 
 @pytest.mark.parametrize("data", ["<html>", "[1]", "null", '"text"', "[" * 100_000])

@@ -9,60 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.worker.llm.chat_requests import MODEL, PIXEL, answer, body, messages, result, tool_call
 from worker.items import (
-    AssistantMessage,
     Image,
     Item,
     Reasoning,
     SummaryMessage,
     SystemNote,
     Text,
-    ToolCall,
     ToolResult,
     UserMessage,
     new_uid,
     user_message,
 )
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions, ToolSpec
+from worker.llm.schemes.chat_joiner import BRIDGE, GO_ON
 from worker.llm.schemes.chat_messages import IMAGES_LABEL
 from worker.llm.schemes.openai_chat import LLAMA_SERVER, OPENAI
 from worker.text import NO_OUTPUT, SUMMARY_LABEL
 
-PIXEL = Image("image/png", b"\x89PNG")
 PIXEL_URL = "data:image/png;base64,iVBORw=="
-
-
-def answer(*parts: Text | Reasoning | ToolCall) -> AssistantMessage:
-    return AssistantMessage(new_uid(), parts, "openai_compatible", "m", "end")
-
-
-def tool_call(call_id: str, arguments: str = '{"a":1}', name: str = "read") -> ToolCall:
-    return ToolCall(call_id, name, arguments, new_uid())
-
-
-def result(
-    call_id: str, summary: str = "done", content: str | None = None, **more: Any
-) -> ToolResult:
-    return ToolResult(new_uid(), call_id, new_uid(), summary, content, is_error=False, **more)
-
-
-def body(
-    *items: Item,
-    system: str = "",
-    tools: tuple[ToolSpec, ...] = (),
-    options: RequestOptions | None = None,
-    quirks: ChatQuirks | None = None,
-) -> dict[str, Any]:
-    request = LlmRequest(system, items, tools, options or RequestOptions())
-    sent = json.loads(OpenAiChatScheme(quirks or ChatQuirks()).encode(request, "the-model"))
-    assert isinstance(sent, dict)
-    return sent
-
-
-def messages(*items: Item, quirks: ChatQuirks | None = None) -> list[dict[str, Any]]:
-    sent = body(*items, quirks=quirks)["messages"]
-    assert isinstance(sent, list)
-    return sent
 
 
 # --- the request --------------------------------------------------------------------------------
@@ -112,7 +78,7 @@ def test_what_a_server_does_not_understand_is_not_sent() -> None:
     quirks = ChatQuirks(
         include_usage=False,
         send_temperature=False,
-        send_reasoning_effort=False,
+        effort_form="none",
         send_response_format=False,
     )
     options = RequestOptions(temperature=0.0, reasoning_effort="low", response_schema={})
@@ -121,6 +87,23 @@ def test_what_a_server_does_not_understand_is_not_sent() -> None:
         "messages",
         "stream",
     }
+
+
+@pytest.mark.parametrize(
+    ("refused", "sent"),
+    [
+        ({"max_tokens"}, {"max_completion_tokens": 7}),
+        ({"max_completion_tokens"}, {"max_tokens": 7}),
+        ({"max_tokens", "max_completion_tokens"}, {}),
+    ],
+)
+@pytest.mark.parametrize("quirks", [ChatQuirks(), OPENAI])
+def test_what_a_server_refused_has_another_name_or_is_left_out(
+    quirks: ChatQuirks, refused: set[str], sent: dict[str, int]
+) -> None:
+    options = RequestOptions(max_tokens=7, refused_names=frozenset(refused | {"stream_options"}))
+    told = body(user_message("Hi"), options=options, quirks=quirks)
+    assert told == {"model": MODEL, "messages": told["messages"], "stream": True, **sent}
 
 
 def test_tools_are_sorted_by_name_and_left_out_where_there_are_none() -> None:
@@ -145,6 +128,18 @@ def test_an_image_makes_the_content_a_list_of_blocks() -> None:
     ]
 
 
+@pytest.mark.parametrize("image", [Image("image/bmp", b"BM"), Image("image/png", b"")])
+def test_an_image_that_no_model_reads_is_told_of(image: Image) -> None:
+    (sent,) = messages(UserMessage(new_uid(), (Text("Look"), image)))
+    assert sent["content"][1]["type"] == "text"
+    assert "left out" in sent["content"][1]["text"]
+
+
+def test_an_image_is_sent_as_what_it_is() -> None:
+    (sent,) = messages(UserMessage(new_uid(), (Image("image/png", b"\xff\xd8\xff\xe0"),)))
+    assert sent["content"][0]["image_url"]["url"].startswith("data:image/jpeg;base64,")
+
+
 def test_calls_and_results_are_paired_by_id() -> None:
     sent = messages(answer(Text("Reading."), tool_call("c1")), result("c1", "read a", "line 1"))
     assert sent == [
@@ -163,13 +158,13 @@ def test_calls_and_results_are_paired_by_id() -> None:
     ]
 
 
-def test_an_assistant_that_only_calls_has_no_empty_text() -> None:
+def test_b08_an_assistant_that_only_calls_has_no_empty_text() -> None:
     (sent,) = messages(answer(tool_call("c1")))
     assert sent["content"] is None
 
 
 @pytest.mark.parametrize("arguments", ["", "{", "[1]", "null", "not json", '{"a":1}{"b":2}'])
-def test_arguments_that_are_no_object_are_replayed_as_an_empty_one(arguments: str) -> None:
+def test_i10_arguments_that_are_no_object_are_replayed_as_an_empty_one(arguments: str) -> None:
     (sent,) = messages(answer(tool_call("c1", arguments)))
     assert sent["tool_calls"][0]["function"]["arguments"] == "{}"
 
@@ -179,13 +174,27 @@ def test_arguments_that_are_an_object_are_replayed_as_received() -> None:
     assert sent["tool_calls"][0]["function"]["arguments"] == '{ "a" : 1.0 }'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a":1,"a":2.50}', '{"a":2.5}'),
+        ('{"b":{"a":1,"a":"ü"}}', '{"b":{"a":"ü"}}'),
+        ('{"a":' * 900 + "1" + "}" * 900, None),
+    ],
+)
+def test_arguments_with_a_key_twice_are_sent_with_the_last(arguments: str, sent: str) -> None:
+    (message,) = messages(answer(tool_call("c1", arguments)))
+    told = message["tool_calls"][0]["function"]["arguments"]
+    assert told == sent if sent else told in ("{}", arguments)
+
+
 def test_reasoning_is_not_sent_back() -> None:
     sent = messages(answer(Reasoning("secret thoughts", signature="S1"), Text("Hi")))
     assert sent == [{"role": "assistant", "content": "Hi"}]
 
 
 @pytest.mark.parametrize("parts", [(), (Text(""),), (Text(" \n"),), (Reasoning("only thoughts"),)])
-def test_an_answer_that_says_nothing_is_not_sent(parts: tuple[Text | Reasoning, ...]) -> None:
+def test_b09_an_answer_that_says_nothing_is_not_sent(parts: tuple[Text | Reasoning, ...]) -> None:
     assert messages(user_message("Hi"), answer(*parts)) == [{"role": "user", "content": "Hi"}]
 
 
@@ -233,11 +242,25 @@ def test_summaries_and_notes_are_labelled_user_messages() -> None:
     ]
 
 
+def test_e04_a_summary_is_sent_once() -> None:
+    summary = SummaryMessage(new_uid(), "Built half.", None, 1)
+    sent = json.dumps(messages(summary, user_message("Go on."), answer(Text("Done."))))
+    assert sent.count("Built half.") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"), [("a.b c", "a_b_c"), ("x" * 70, "x" * 64), ("", "unnamed"), ("ok-1", "ok-1")]
+)
+def test_a_tool_is_called_by_a_name_that_servers_take(name: str, sent: str) -> None:
+    (message,) = messages(answer(tool_call("c1", name=name)))
+    assert message["tool_calls"][0]["function"]["name"] == sent
+
+
 def test_user_messages_in_a_row_stay_apart() -> None:
     assert len(messages(user_message("one"), user_message("two"))) == 2
 
 
-def test_strict_alternation_joins_them_with_a_blank_line() -> None:
+def test_b04_strict_alternation_joins_them_with_a_blank_line() -> None:
     quirks = ChatQuirks(strict_alternation=True)
     sent = messages(
         user_message("one"),
@@ -245,15 +268,69 @@ def test_strict_alternation_joins_them_with_a_blank_line() -> None:
         answer(Text("three")),
         answer(Text("four"), tool_call("c1")),
         result("c1"),
-        user_message("five"),
+        answer(Text("five")),
+        user_message("six"),
         UserMessage(new_uid(), (PIXEL,)),
         quirks=quirks,
     )
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+    assert [message["role"] for message in sent] == [
+        *("user", "assistant", "tool", "assistant", "user"),
+    ]
     assert sent[0]["content"] == "one\n\ntwo"
     assert sent[1]["content"] == "three\n\nfour"
     assert sent[1]["tool_calls"][0]["id"] == "c1"
-    assert [block["type"] for block in sent[3]["content"]] == ["text", "image_url"]
+    assert [block["type"] for block in sent[4]["content"]] == ["text", "image_url"]
+
+
+def test_b04_answers_in_a_row_are_one_also_where_both_call() -> None:
+    strict = ChatQuirks(strict_alternation=True)
+    told = (answer(tool_call("c1")), answer(Text("Hm"), tool_call("c2")), result("c2"))
+    sent = messages(user_message("Hi"), *told, quirks=strict)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
+    assert [call["id"] for call in sent[1]["tool_calls"]] == ["c1", "c2"]
+
+
+def test_b04_a_summary_and_the_task_after_it_are_one_message_where_roles_alternate() -> None:
+    summary = SummaryMessage(new_uid(), "Built half.", None, 1)
+    strict = ChatQuirks(strict_alternation=True)
+    sent = body(summary, user_message("Go on."), system="You help.", quirks=strict)["messages"]
+    assert [message["role"] for message in sent] == ["system", "user"]
+    assert sent[1]["content"] == f"{SUMMARY_LABEL}\n\nBuilt half.\n\nGo on."
+
+
+def test_b04_where_roles_alternate_the_user_begins_and_ends() -> None:
+    sent = messages(answer(Text("Hi")), quirks=ChatQuirks(strict_alternation=True))
+    assert sent == [
+        {"role": "user", "content": GO_ON},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": GO_ON},
+    ]
+
+
+@pytest.mark.parametrize(
+    "quirks", [ChatQuirks(bridge_after_tools=True), ChatQuirks(strict_alternation=True)]
+)
+def test_b07_where_a_user_may_not_follow_a_tool_the_assistant_stands_between(
+    quirks: ChatQuirks,
+) -> None:
+    sent = messages(
+        user_message("Look"),
+        answer(tool_call("c1"), tool_call("c2")),
+        result("c1", attachments=(PIXEL,)),
+        result("c2"),
+        user_message("And?"),
+        quirks=quirks,
+    )
+    roles = [message["role"] for message in sent]
+    assert roles[:6] == ["user", "assistant", "tool", "tool", "assistant", "user"]
+    assert sent[4]["content"] == BRIDGE
+
+    # The images alone stand behind the bridge as well, and another server needs none.
+    told = (answer(tool_call("c1")), result("c1", attachments=(PIXEL,)))
+    assert [each["role"] for each in messages(*told, quirks=quirks)][-3:] == [
+        *("tool", "assistant", "user"),
+    ]
+    assert [each["role"] for each in messages(*told)] == ["assistant", "tool", "user"]
 
 
 def test_nothing_of_ours_reaches_the_wire() -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import orjson
-
 from worker.errors import BadAnswer
 from worker.items import ToolCall, new_uid
 from worker.llm.schemes.clean_stream import CleanStream
+from worker.llm.schemes.received_json import arguments_text
 from worker.llm.schemes.wording import is_json_object
 from worker.llm.types import StreamEvent, ToolCallArgsDelta, ToolCallDone, ToolCallStart
 from worker.text import clean_text
@@ -32,6 +31,11 @@ class _Call:
         self.is_kept = False
         self.arguments = CleanStream()
         self._size = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are one whole object."""
+        return is_json_object(self.arguments.text)
 
     def add(self, text: str) -> list[StreamEvent]:
         """Take more arguments; what came before the name is told of once the name is there."""
@@ -87,7 +91,7 @@ class CallAssembler:
         fields = function if isinstance(function, dict) else {}
         call_id = clean_text(_text(fragment.get("id")))
         name = clean_text(_text(fields.get("name")))
-        arguments = _arguments(fields.get("arguments"))
+        arguments = arguments_text(fields.get("arguments"))
         index = fragment.get("index")
         if not isinstance(index, int):
             goes_on = bool(self._calls) and not call_id and not name
@@ -103,6 +107,12 @@ class CallAssembler:
 
         return began, call.add(arguments)
 
+    def whole(self, call_id: str, name: str, arguments: str) -> tuple[int, list[StreamEvent]]:
+        """Take a call that comes in one piece. Returns as `feed` does."""
+        began = len(self._calls)
+        call = self._open(began, clean_text(call_id), clean_text(name))
+        return began, call.add(arguments)
+
     def _find(self, index: int, call_id: str, name: str, arguments: str) -> _Call | None:
         newest = self._newest.get(index)
         if newest is None:
@@ -115,9 +125,10 @@ class CallAssembler:
         if same:
             return None if _begins_another(same[-1], name, arguments) else same[-1]
 
-        # An id that comes late belongs to the call that began without one.
-        is_late = not newest.has_own_id and not name
-        return newest if is_late else None
+        # An id that comes late belongs to the call that began without one; some servers make up
+        # another id with each fragment.
+        goes_on = not newest.has_own_id or (bool(newest.name) and not newest.is_whole)
+        return newest if goes_on and not name else None
 
     def _open(self, index: int, call_id: str, name: str) -> _Call:
         own_id = call_id or f"call_{self._new_id()[:12]}"
@@ -131,13 +142,12 @@ class CallAssembler:
 
         They were cut by the output cap; what is left of them must never run.
         """
-        kept = [call for call in self._calls if not is_cut or is_json_object(call.arguments.text)]
+        kept = [call for call in self._calls if not is_cut or call.is_whole]
         return [event for call in kept for event in call.close()]
 
     def all_whole(self) -> bool:
         """Tell whether every call has whole arguments, or none at all."""
-        texts = (call.arguments.text for call in self._calls)
-        return all(not text.strip() or is_json_object(text) for text in texts)
+        return all(call.is_whole or not call.arguments.text.strip() for call in self._calls)
 
     def kept(self) -> Iterator[tuple[int, ToolCall]]:
         """Yield the calls that were closed, each with its number. A repeated id keeps its uid."""
@@ -156,15 +166,8 @@ def _begins_another(call: _Call, name: str, arguments: str) -> bool:
     if not name or not call.name:
         return False
 
-    return name != call.name or (bool(arguments.strip()) and is_json_object(call.arguments.text))
+    return name != call.name or (bool(arguments.strip()) and call.is_whole)
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _arguments(value: object) -> str:
-    # Some servers send the arguments as JSON instead of as text.
-    if isinstance(value, dict):
-        return orjson.dumps(value).decode()
-    return _text(value)

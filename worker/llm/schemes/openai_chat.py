@@ -4,41 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, assert_never
 
 import orjson
 from attrs import field, frozen
 
 from worker.llm.scheme import Framing
+from worker.llm.schemes import openai_models
 from worker.llm.schemes.chat_decoder import ChatDecoder
-from worker.llm.schemes.chat_messages import ChatJoiner, piece_of
+from worker.llm.schemes.chat_joiner import ChatJoiner
+from worker.llm.schemes.chat_messages import Target, piece_of
+from worker.llm.schemes.chat_quirks import ChatQuirks
+from worker.llm.schemes.chat_servers import COMPATIBLE, LLAMA_SERVER, OPENAI
+from worker.llm.schemes.chat_tools import ToolsWriter
 from worker.llm.schemes.item_writer import ItemWriter
-from worker.llm.types import LlmRequest, RequestOptions, ToolSpec
+from worker.llm.types import LlmRequest, RequestOptions
 
+__all__ = [
+    "COMPATIBLE",
+    "GRAMMAR_REPEAT_PENALTY",
+    "LLAMA_SERVER",
+    "OPENAI",
+    "ChatEncoder",
+    "ChatQuirks",
+    "OpenAiChatScheme",
+]
 
-@frozen(kw_only=True)
-class ChatQuirks:
-    """What a server understands, as data. The defaults suit most OpenAI-compatible servers."""
-
-    max_tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the output cap is called."""
-    strict_alternation: bool = False
-    """Whether two messages of one role in a row are refused; they are joined then."""
-    include_usage: bool = True
-    """Whether `stream_options` is understood."""
-    send_temperature: bool = True
-    """Whether a temperature may be sent."""
-    send_reasoning_effort: bool = True
-    """Whether a reasoning effort may be sent."""
-    send_response_format: bool = True
-    """Whether a JSON schema for the answer may be sent."""
-    grammar: bool = False
-    """Whether a GBNF grammar may be sent (llama.cpp servers)."""
-
-
-OPENAI = ChatQuirks(max_tokens_key="max_completion_tokens")
-COMPATIBLE = ChatQuirks()
-LLAMA_SERVER = ChatQuirks(grammar=True)
+_CAP_KEYS = ("max_tokens", "max_completion_tokens")
 GRAMMAR_REPEAT_PENALTY = 1.15
 """Small models held to a grammar at temperature 0 repeat one line for ever without it."""
 
@@ -61,28 +53,34 @@ class OpenAiChatScheme:
         return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     def encoder(self, provider: str, model: str) -> ChatEncoder:
-        """Return an encoder that reuses the bytes of the request before."""
-        return ChatEncoder(self.quirks, model)
+        """Return an encoder that reuses the bytes of the request before.
+
+        Reasoning goes back only where it came from `provider` and `model`.
+        """
+        return ChatEncoder(Target(self.quirks.for_model(model), provider, model))
 
     def decoder(self, provider: str, model: str) -> ChatDecoder:
         """Return a decoder for one answer."""
-        return ChatDecoder(provider, model)
+        keeps_details = self.quirks.for_model(model).reasoning == "reasoning_details"
+        return ChatDecoder(provider, model, keeps_details=keeps_details)
 
     def encode(self, request: LlmRequest, model: str) -> bytes:
-        """Return the body of one request, on its own."""
+        """Return the body of one request, on its own and without any reasoning."""
         return self.encoder("", model).encode(request)
 
 
 class ChatEncoder:
     """Makes the bodies of one client's requests; see `ItemWriter` for what is reused."""
 
-    def __init__(self, quirks: ChatQuirks, model: str) -> None:
+    def __init__(self, target: Target) -> None:
+        quirks = target.quirks
         self._quirks = quirks
-        self._model = orjson.dumps(model)
+        self._facts = openai_models.facts(target.model) if quirks.openai_models else None
+        self._model = orjson.dumps(target.model)
         self._writer = ItemWriter(
-            piece_of, partial(ChatJoiner, is_strict=quirks.strict_alternation)
+            partial(piece_of, target=target), partial(ChatJoiner, quirks=quirks)
         )
-        self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self._tools = ToolsWriter()
 
     @property
     def encoded_items(self) -> int:
@@ -92,54 +90,78 @@ class ChatEncoder:
     def encode(self, request: LlmRequest) -> bytes:
         """Return the body: model, messages, then everything else."""
         messages = self._writer.write(request.system, request.items)
-        options = orjson.dumps(self._options(request.options))
+        options = orjson.dumps(self._options(request.options, has_tools=bool(request.tools)))
         return b"".join(
             (
                 *(b'{"model":', self._model, b',"messages":[', messages, b"],"),
-                self._tools_of(request),
+                self._tools.member(request.tools),
                 options[1:],
             )
         )
 
-    def _tools_of(self, request: LlmRequest) -> bytes:
-        if self._tools[0] is not request.tools:
-            self._tools = (request.tools, _tools_field(request.tools))
-        return self._tools[1]
-
-    def _options(self, options: RequestOptions) -> dict[str, object]:
+    def _options(self, options: RequestOptions, *, has_tools: bool) -> dict[str, object]:
         quirks = self._quirks
+        effort = self._effort(options.reasoning_effort, has_tools=has_tools)
         fields: dict[str, object] = {"stream": True}
-        if quirks.include_usage:
+        if quirks.include_usage and "stream_options" not in options.refused_names:
             fields["stream_options"] = {"include_usage": True}
-        if options.max_tokens is not None:
-            fields[quirks.max_tokens_key] = options.max_tokens
-        if options.temperature is not None and quirks.send_temperature:
+        cap_key = self._cap_key(options)
+        if options.max_tokens is not None and cap_key is not None:
+            fields[cap_key] = options.max_tokens
+        if options.temperature is not None and self._takes_temperature(effort):
             fields["temperature"] = options.temperature
-        if options.reasoning_effort is not None and quirks.send_reasoning_effort:
-            fields["reasoning_effort"] = options.reasoning_effort
-        if options.response_schema is not None and quirks.send_response_format:
+        if effort is not None:
+            fields |= _effort_fields(quirks, effort)
+        if options.cache_key is not None and quirks.cache_key:
+            fields["prompt_cache_key"] = options.cache_key
+        if has_tools and quirks.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = quirks.parallel_tool_calls
+        return fields | self._answer_form(options)
+
+    def _cap_key(self, options: RequestOptions) -> str | None:
+        """Return what the output cap is called: one name stands for the other that was refused."""
+        keys = sorted(_CAP_KEYS, key=lambda key: key != self._quirks.max_tokens_key)
+        return next((key for key in keys if key not in options.refused_names), None)
+
+    def _effort(self, asked: str | None, *, has_tools: bool) -> str | None:
+        if self._facts is None:
+            return asked
+        # Here tools and reasoning exclude each other; without tools nothing could be done at all.
+        if has_tools and self._facts.chat_tools == "without_reasoning":
+            return "none"
+        return self._facts.nearest_effort(asked)
+
+    def _takes_temperature(self, effort: str | None) -> bool:
+        is_taken = self._facts is None or self._facts.takes_temperature(effort)
+        return is_taken and self._quirks.send_temperature
+
+    def _answer_form(self, options: RequestOptions) -> dict[str, object]:
+        fields: dict[str, object] = {}
+        if options.response_schema is not None and self._quirks.send_response_format:
             schema = {"name": "answer", "schema": dict(options.response_schema)}
             fields["response_format"] = {"type": "json_schema", "json_schema": schema}
-        if options.grammar is not None and quirks.grammar:
+        if options.grammar is not None and self._quirks.grammar:
             fields["grammar"] = options.grammar
             fields["repeat_penalty"] = GRAMMAR_REPEAT_PENALTY
         return fields
 
 
-def _tools_field(tools: tuple[ToolSpec, ...]) -> bytes:
-    """Return the `tools` member with its comma, sorted by name; nothing where there are none."""
-    if not tools:
-        return b""
-
-    functions = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in sorted(tools, key=lambda tool: tool.name)
-    ]
-    return b'"tools":' + orjson.dumps(functions) + b","
+def _effort_fields(quirks: ChatQuirks, effort: str) -> dict[str, object]:
+    """Return how `quirks` says a reasoning effort."""
+    word = quirks.efforts.get(effort, effort)
+    is_off = word == "none"
+    match quirks.effort_form:
+        case "reasoning_effort":
+            return {"reasoning_effort": word}
+        case "reasoning":
+            return {"reasoning": {"effort": word}}
+        case "thinking":
+            return {"thinking": {"type": "disabled" if is_off else "enabled"}}
+        case "thinking_or_effort":
+            return {"thinking": {"type": "disabled"}} if is_off else {"reasoning_effort": word}
+        case "enable_thinking":
+            return {"enable_thinking": not is_off}
+        case "none":
+            return {}
+        case _:
+            assert_never(quirks.effort_form)
