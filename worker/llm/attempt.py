@@ -27,13 +27,20 @@ from worker.llm.failures import (
     stream_broken,
     unavailable,
 )
-from worker.llm.framing import Framer, WholeBody, framer_for, is_too_deep
+from worker.llm.framing import Framer, WholeBody, fault_of, framer_for
 from worker.llm.patience import Expired, Patience
 from worker.llm.repeats import Repeats
 from worker.llm.reports import Report, ReportedError, read_json, read_report, report_of
 from worker.llm.scheme import Decoder, Framing
-from worker.llm.types import Answered, StreamEvent, TextDelta, ToolCallArgsDelta
-from worker.text import clean_text
+from worker.llm.types import (
+    Answered,
+    ReasoningDelta,
+    StreamEvent,
+    TextDelta,
+    ToolCallArgsDelta,
+    ToolCallDone,
+)
+from worker.text import clean_text, utf8_len
 
 _DRAIN_S = 0.25
 
@@ -77,7 +84,7 @@ class Response(Protocol):
 
 
 class Attempt:
-    """One exchange. `begin` it, read its `batches`, and close it in any case."""
+    """One exchange. `begin` it, read the `first` batch and the `rest`, and close it in any case."""
 
     def __init__(
         self,
@@ -89,6 +96,7 @@ class Attempt:
         now_s: Callable[[], float],
     ) -> None:
         self._endpoint = endpoint
+        self._limits = endpoint.limits
         self._decoder = decoder
         self._framing = framing
         self._translate = translate
@@ -96,11 +104,14 @@ class Attempt:
         self._patience = Patience(endpoint)
         self._stack = AsyncExitStack()
         self._stack.callback(self._patience.close)
-        self._read_batches: AsyncGenerator[Batch, None] | None = None
-        self._first: Batch = []
-        self._last: Answered | None = None
+        self.first: Batch = []
+        """The first content, once the attempt has begun; or the end of an answer without any."""
+        self.rest: AsyncGenerator[Batch, None]
+        """What follows; a failure in there is a `StreamBroken`. The last event is `Answered`."""
+        self._whole_text = ""
         # What went wrong behind events that are to be handed on first.
         self._held: Exception | None = None
+        self._text_chars = 0
         self._argument_bytes: dict[str, int] = {}
         self._repeats = Repeats() if hasattr(decoder, "more") else None
 
@@ -114,11 +125,9 @@ class Attempt:
             if not 200 <= response.status_code < 300:
                 raise FailedAttempt(await self._refused(response, request_bytes))
 
-            self._read_batches = self._read(response)
-            self._stack.push_async_callback(self._read_batches.aclose)
-            self._first = await anext(self._read_batches, [])
-            if not self._first:
-                self._last = self._finish_without_content()
+            self.rest = self._read(response)
+            self._stack.push_async_callback(self.rest.aclose)
+            self.first = await anext(self.rest)
             # All is well: from here on `aclose` ends it.
             self._stack = self._stack.pop_all()
 
@@ -126,85 +135,89 @@ class Attempt:
         """End the response; idempotent."""
         await self._stack.aclose()
 
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield the events from the first content on; a failure is a `StreamBroken`."""
-        if self._first:
-            yield self._first
-
+    async def _read(self, response: Response) -> AsyncGenerator[Batch, None]:
+        """Yield the events; before the first a failure is a `FailedAttempt`."""
+        has_content = False
         try:
-            if self._last is None and self._read_batches is not None:
-                async for batch in self._read_batches:
-                    yield batch
-            last = self._last or Answered(self._decoder.finish())
+            try:
+                with self._translated():
+                    async with aclosing(self._decoded_batches(response)) as batches:
+                        async for batch in batches:
+                            has_content = True
+                            yield batch
+            except Lost:
+                # All of the answer was here: what became of the connection then is no matter.
+                if not self._decoder.is_complete:
+                    raise
+            last = self._finish(has_content=has_content)
         except FailedAttempt as failed:
-            cause = failed.failure.error
-            raise stream_broken(
-                f"the answer broke off: {cause.message}",
-                provider=self._endpoint.provider,
-                partial=self._decoder.partial(),
-                cause=cause,
-            ) from failed.__cause__
+            if not has_content:
+                raise
+            raise self._broken(failed.failure.error) from failed.__cause__
 
         yield [last]
 
-    def _finish_without_content(self) -> Answered:
+    def _finish(self, *, has_content: bool) -> Answered:
+        if self._whole_text and not self._decoder.is_complete:
+            error = self._bad(f"answered without any choice: {self._whole_text[:200]}")
+            raise FailedAttempt(Failure(masked(error, self._endpoint)))
+
         try:
             return Answered(self._decoder.finish())
         except StreamBroken as error:
+            if has_content:
+                raise
             what = "ended the stream before any content"
             raise Lost(unavailable(self._endpoint, what)) from error
 
-    async def _read(self, response: Response) -> AsyncGenerator[Batch, None]:
+    def _broken(self, cause: ProviderError) -> StreamBroken:
+        return stream_broken(
+            f"the answer broke off: {cause.message}",
+            provider=self._endpoint.provider,
+            partial=self._decoder.partial(),
+            cause=cause,
+        )
+
+    async def _decoded_batches(self, response: Response) -> AsyncGenerator[Batch, None]:
         """Yield what each piece of the body means, where it means anything."""
-        try:
-            with self._translated():
-                pieces = await self._stack.enter_async_context(aclosing(self._pieces_of(response)))
-                with self._patience.until("sent headers and then nothing"):
-                    head, first = await read_head(pieces, self._endpoint)
-
-                limits, provider = self._endpoint.limits, self._endpoint.provider
-                framer = framer_for(self._framing, first, limits, provider)
-                read = self._whole if isinstance(framer, WholeBody) else self._streamed
-                async with aclosing(read(head, pieces, framer)) as batches:
-                    async for batch in batches:
+        async with aclosing(self._pieces_of(response)) as pieces:
+            framer, texts, has_ended = await self._open(pieces)
+            patience = self._patience.until("fell silent")
+            while True:
+                if texts:
+                    batch = self._decoded(texts)
+                    if batch:
                         yield batch
-                await self._drain(pieces)
-        except Lost:
-            # All of the answer was here: what became of the connection afterwards is no matter.
-            if not self._decoder.is_complete:
-                raise
+                    if self._held is not None:
+                        raise self._held
+                if has_ended or self._decoder.is_done:
+                    break
 
-    async def _streamed(
-        self, head: bytes, pieces: AsyncIterator[bytes], framer: Framer
-    ) -> AsyncGenerator[Batch, None]:
-        texts, has_ended = framer.feed(head), False
-        patience = self._patience.until("fell silent")
-        while True:
-            if texts:
-                batch = self._decoded(texts)
-                if batch:
-                    yield batch
-                if self._held is not None:
-                    raise self._held
-            if has_ended or self._decoder.is_done:
-                return
+                # Keep-alives say nothing: the wait goes on over as many pieces as it takes.
+                with patience:
+                    async for piece in pieces:
+                        texts = framer.feed(piece)
+                        if texts:
+                            break
+                        framer.check()
+                    else:
+                        texts, has_ended = framer.close(), True
 
-            # Keep-alives say nothing: the wait goes on over as many pieces as it takes.
-            texts = []
-            with patience:
-                async for piece in pieces:
-                    texts = framer.feed(piece)
-                    if texts:
-                        break
-                    framer.check()
-                else:
-                    texts, has_ended = framer.close(), True
+            await self._drain(pieces)
 
-    async def _whole(
-        self, head: bytes, pieces: AsyncIterator[bytes], framer: Framer
-    ) -> AsyncGenerator[Batch, None]:
-        """Read an answer, or an error, of a server that does not stream."""
-        framer.feed(head)
+    async def _open(self, pieces: AsyncIterator[bytes]) -> tuple[Framer, list[str], bool]:
+        """Return what cuts the body, its first events, and whether that was all of it."""
+        with self._patience.until("sent headers and then nothing"):
+            head, first = await read_head(pieces, self._endpoint)
+
+        framer = framer_for(self._framing, first, self._limits, self._endpoint.provider)
+        texts = framer.feed(head)
+        if isinstance(framer, WholeBody):
+            return framer, [await self._whole(pieces, framer)], True
+        return framer, texts, False
+
+    async def _whole(self, pieces: AsyncIterator[bytes], framer: Framer) -> str:
+        """Return the answer of a server that does not stream, and check that it is one."""
         with self._patience.until("did not end its answer"):
             async for piece in pieces:
                 framer.feed(piece)
@@ -213,42 +226,40 @@ class Attempt:
         (text,) = framer.close()
         if text.lstrip().startswith("<"):
             raise self._bad(f"answered with {read_report(text).message}")
-        report = None if self._is_too_deep(text) else report_of(read_json(text))
+        self._check_shape(text)
+        report = report_of(read_json(text))
         if report is not None:
             raise ReportedError(report)
 
-        batch = self._decoded([text])
-        if batch:
-            yield batch
-        if self._held is not None:
-            raise self._held
-        if not self._decoder.is_complete:
-            raise self._bad(f"answered without any choice: {text[:200]}")
+        self._whole_text = text
+        return text
 
     def _decoded(self, texts: Iterable[str]) -> Batch:
         """Return what `texts` mean; an error behind some events is held until they are out."""
         batch: Batch = []
-        decoder, depth = self._decoder, self._endpoint.limits.json_depth
-        repeats = self._repeats
+        chars = 0
+        decoder, repeats = self._decoder, self._repeats
         try:
             for text in texts:
                 delta = repeats.delta_of(text) if repeats else None
                 if delta is not None:
                     decoder.more(delta.text)
                     batch.append(delta)
+                    chars += len(delta.text)
                     continue
 
-                if is_too_deep(text, depth):
-                    raise self._bad(f"sent objects more than {depth} deep in each other")
+                self._check_shape(text)
                 events = decoder.feed(text)
-                if events:
-                    if len(events) > 1 or type(events[0]) is not TextDelta:
-                        self._count(events)
-                    batch += events
+                batch += events
+                self._count(events)
                 if decoder.is_done:
                     break
                 if repeats:
                     repeats.learn(text, events)
+
+            self._text_chars += chars
+            if self._text_chars > self._limits.text_chars:
+                raise self._bad(f"sent text of over {self._limits.text_chars:,} characters")
         except (ReportedError, ProviderError) as error:
             if not batch:
                 raise
@@ -256,17 +267,27 @@ class Attempt:
 
         return batch
 
-    def _count(self, events: Batch) -> None:
-        limit = self._endpoint.limits.arguments_bytes
-        for event in events:
-            if type(event) is ToolCallArgsDelta:
-                size = self._argument_bytes.get(event.call_id, 0) + len(event.text)
-                self._argument_bytes[event.call_id] = size
-                if size > limit:
-                    raise self._bad(f"sent arguments of over {limit:,} bytes for one tool call")
+    def _check_shape(self, text: str) -> None:
+        fault = fault_of(text, self._limits)
+        if fault is not None:
+            raise self._bad(fault)
 
-    def _is_too_deep(self, text: str) -> bool:
-        return is_too_deep(text, self._endpoint.limits.json_depth)
+    def _count(self, events: Batch) -> None:
+        """Add what the decoder keeps of `events`; `BadAnswer` where a call has become too much."""
+        for event in events:
+            if isinstance(event, (TextDelta, ReasoningDelta)):
+                self._text_chars += len(event.text)
+            elif isinstance(event, ToolCallArgsDelta):
+                size = self._argument_bytes.get(event.call_id, 0) + utf8_len(event.text)
+                self._argument_bytes[event.call_id] = size
+                self._check_arguments(size)
+            elif isinstance(event, ToolCallDone):
+                self._check_arguments(utf8_len(event.arguments))
+
+    def _check_arguments(self, size: int) -> None:
+        limit = self._limits.arguments_bytes
+        if size > limit:
+            raise self._bad(f"sent arguments of over {limit:,} bytes for one tool call")
 
     def _bad(self, what: str) -> ProviderError:
         return bad_answer(self._endpoint.provider, what)
@@ -305,7 +326,7 @@ class Attempt:
         ):
             async for piece in self._pieces_of(response):
                 data += piece
-                if len(data) > self._endpoint.limits.error_bytes:
+                if len(data) > self._limits.error_bytes:
                     break
 
         return data.decode("utf-8-sig", "replace")

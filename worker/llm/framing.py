@@ -53,59 +53,42 @@ def framer_for(framing: Framing, first: bytes, limits: StreamLimits, provider: s
     )
 
 
-class _Lines:
-    """Lines, cut at 0x0A alone, and the sizes of what is not yet handed on."""
+class _Waiting:
+    """What is not yet handed on, and its size against the limits."""
 
     def __init__(self, limits: StreamLimits, provider: str) -> None:
+        self.parts: list[bytes] = []
         self.event = 0
-        """The bytes since the last event; whoever hands one on sets it."""
-        self.waiting = 0
-        """The bytes of the line that has no end yet."""
+        """The bytes since the last event that was handed on."""
         self._limits = limits
         self._provider = provider
-        self._parts: list[bytes] = []
-        self._longest = 0
+        self._line = 0
         self._has_begun = False
 
-    def cut(self, piece: bytes) -> list[bytes]:
-        """Return the lines that `piece` completes."""
-        lines = piece.split(b"\n")
-        last = lines.pop()
-        if lines:
-            if self._parts:
-                lines[0] = b"".join((*self._parts, lines[0]))
-                self._parts.clear()
-                self._longest = max(self._longest, len(lines[0]))
-                self.waiting = 0
-            if not self._has_begun:
-                self._has_begun = True
-                lines[0] = lines[0].removeprefix(_BOM)
-            if len(piece) > self._limits.line_bytes:
-                self._longest = max(self._longest, len(max(lines, key=len)))
-        if last:
-            self._parts.append(last)
-            self.waiting += len(last)
-        self.event += len(piece)
-        return lines
+    def keep(self, rest: bytes) -> None:
+        """Keep a line, or more of one, that has no end yet."""
+        self.parts.append(rest)
+        self._line += len(rest)
 
-    def rest(self) -> bytes:
-        """Return the line that has no end, taken out."""
-        line = b"".join(self._parts)
-        self._parts.clear()
-        self.waiting = 0
-        return line if self._has_begun else line.removeprefix(_BOM)
+    def taken(self, end: bytes) -> bytes:
+        """Return the line that waited, with its end."""
+        line = b"".join((*self.parts, end))
+        self.parts.clear()
+        self._line = 0
+        if not self._has_begun:
+            self._has_begun = True
+            line = line.removeprefix(_BOM)
+        return line
 
     def check(self) -> None:
         """Raise `BadAnswer` where a limit is exceeded."""
         limits = self._limits
-        if max(self.waiting, self._longest) > limits.line_bytes:
-            what, limit = "a line", limits.line_bytes
-        elif self.event > limits.event_bytes:
-            what, limit = "an event", limits.event_bytes
-        else:
-            return
-
-        raise bad_answer(self._provider, f"sent {what} of over {limit:,} bytes")
+        for what, size, limit in (
+            ("a line", self._line, limits.line_bytes),
+            ("an event", self.event, limits.event_bytes),
+        ):
+            if size > limit:
+                raise bad_answer(self._provider, f"sent {what} of over {limit:,} bytes")
 
 
 class ServerSentEvents:
@@ -116,40 +99,51 @@ class ServerSentEvents:
     """
 
     def __init__(self, limits: StreamLimits, provider: str) -> None:
-        self._lines = _Lines(limits, provider)
+        self._waiting = _Waiting(limits, provider)
         self._data: list[bytes] = []
         self._bare: list[bytes] = []
         self._is_after_return = False
+        self._has_begun = False
 
     def feed(self, piece: bytes) -> list[str]:
         """Take the next bytes and return the data of the events that they complete."""
-        if self._is_after_return or b"\r" in piece:
+        if self._is_after_return or piece.find(b"\r") >= 0:
             piece = self._with_newlines(piece)
 
+        # Every line of a long answer passes here: it calls as little as it can.
+        waiting, data = self._waiting, self._data
+        waiting.event += len(piece)
+        lines = piece.split(b"\n")
+        rest = lines.pop()
+        if lines and (waiting.parts or not self._has_begun):
+            self._has_begun = True
+            lines[0] = waiting.taken(lines[0])
+
         texts: list[str] = []
-        data = self._data
-        for line in self._lines.cut(piece):
+        for line in lines:
             if line[:6] == b"data: ":
                 data.append(line[6:])
             elif line:
                 self._other(line)
-            elif len(data) == 1 and len(data[0]) > _LONGEST_KEEP_ALIVE and not self._bare:
+            elif len(data) == 1 and len(data[0]) > _LONGEST_KEEP_ALIVE:
                 texts.append(data.pop().decode("utf-8", "replace"))
             elif data or self._bare:
                 self._end(texts)
 
+        if rest:
+            waiting.keep(rest)
         if texts:
-            self._lines.event = self._lines.waiting + (sum(map(len, data)) if data else 0)
+            waiting.event = len(rest) + (sum(map(len, data)) if data else 0)
         return texts
 
     def check(self) -> None:
         """Raise `BadAnswer` where the event that is not yet whole exceeds a limit."""
-        self._lines.check()
+        self._waiting.check()
 
     def close(self) -> list[str]:
         """Return the bare report at the end, if there is one: an event without an end is none."""
         texts: list[str] = []
-        self._other(self._lines.rest())
+        self._other(self._waiting.taken(b""))
         self._data.clear()
         self._end(texts)
         return texts
@@ -176,10 +170,10 @@ class ServerSentEvents:
             if report_of(read_json(bare)) is not None:
                 texts.append(bare)
 
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+        data = b"\n".join(self._data)
         self._data.clear()
-        if data and not (len(data) <= _LONGEST_KEEP_ALIVE and _KEEP_ALIVE.match(data)):
-            texts.append(data.decode("utf-8", "replace"))
+        if len(data) > _LONGEST_KEEP_ALIVE or (data and not _KEEP_ALIVE.match(data)):
+            texts.append(_text(data))
 
 
 class JsonLines:
@@ -189,7 +183,7 @@ class JsonLines:
     """
 
     def __init__(self, limits: StreamLimits, provider: str) -> None:
-        self._lines = _Lines(limits, provider)
+        self._waiting = _Waiting(limits, provider)
         self._whole: WholeBody | None = None
         self._make_whole = partial(WholeBody, limits, provider)
         self._has_begun = False
@@ -199,31 +193,37 @@ class JsonLines:
         if self._whole is not None:
             return self._whole.feed(piece)
 
-        cut = self._lines.cut(piece)
+        waiting = self._waiting
+        waiting.event += len(piece)
+        cut = piece.split(b"\n")
+        rest = cut.pop()
+        if cut:
+            cut[0] = waiting.taken(cut[0])
         lines = [line for line in map(bytes.strip, cut) if line]
         if lines and not self._has_begun:
             self._has_begun = True
             if read_json(_text(lines[0])) is None:
                 self._whole = self._make_whole()
-                return self._whole.feed(b"\n".join((*cut, self._lines.rest())))
+                return self._whole.feed(b"\n".join((*cut, rest)))
 
+        if rest:
+            waiting.keep(rest)
         if lines:
-            self._lines.event = self._lines.waiting
+            waiting.event = len(rest)
         return [line.decode("utf-8", "replace") for line in lines]
 
     def check(self) -> None:
         """Raise `BadAnswer` where what is not yet whole exceeds a limit."""
-        (self._whole or self._lines).check()
+        (self._whole or self._waiting).check()
 
     def close(self) -> list[str]:
         """Return the last line where it is whole: it needs no newline."""
         if self._whole is not None:
             return self._whole.close()
 
-        last = _text(self._lines.rest().strip())
-        # What is no JSON was cut off, or never was any: then the decoder says so.
-        was_cut = self._has_begun or last.startswith("{")
-        return [last] if last and (read_json(last) is not None or not was_cut) else []
+        last = _text(self._waiting.taken(b"").strip())
+        is_cut = read_json(last) is None and (self._has_begun or last[:1] == "{")
+        return [last] if last and not is_cut else []
 
 
 class WholeBody:
@@ -255,15 +255,23 @@ def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace")
 
 
-def is_too_deep(text: str, limit: int) -> bool:
-    """Tell whether objects and lists in a JSON text lie more than `limit` deep in each other."""
-    if text.count("{") + text.count("[") <= limit:
-        return False
+def fault_of(text: str, limits: StreamLimits) -> str | None:
+    """Return what is wrong with the shape of a JSON text, or None: it can be parsed.
 
-    depth = 0
+    Parsed, a text of nothing but brackets takes thirty times its size.
+    """
+    depth, most = limits.json_depth, limits.json_containers
+    if text.count("{") + text.count("[") <= depth:
+        return None
+
+    level = opened = 0
     for run in _BRACKETS.finditer(_STRING.sub("", text)):
-        depth += len(run[0]) if run[0][0] in "[{" else -len(run[0])
-        if depth > limit:
-            return True
+        if run[0][0] in "[{":
+            level += len(run[0])
+            opened += len(run[0])
+            if level > depth:
+                return f"sent objects more than {depth} deep in each other"
+        else:
+            level -= len(run[0])
 
-    return False
+    return f"sent more than {most:,} objects in one event" if opened > most else None

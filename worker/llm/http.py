@@ -136,8 +136,10 @@ class HttpClient:
             raise after_attempts(failed.failure, count) from failed.__cause__
 
         if begun is not None:
-            async with aclosing(begun), aclosing(begun.batches()) as batches:
-                async for batch in batches:
+            async with aclosing(begun):
+                for event in begun.first:
+                    yield event
+                async for batch in begun.rest:
                     for event in batch:
                         yield event
 

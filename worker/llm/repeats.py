@@ -45,7 +45,7 @@ class Repeats:
         text = data[len(start) : -len(end)]
         if self._between:
             text = self._text_among(text)
-        if not text.isprintable() or '"' in text or "\\" in text:
+        if '"' in text or "\\" in text or not text.isprintable():
             text = _unescaped(text)
         if not text:
             return None
