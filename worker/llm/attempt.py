@@ -113,7 +113,7 @@ class Attempt:
         self._held: Exception | None = None
         self._text_chars = 0
         self._argument_bytes: dict[str, int] = {}
-        self._repeats = Repeats() if hasattr(decoder, "more") else None
+        self._repeats = Repeats()
 
     async def begin(self, send: Callable[[], Awaitable[Response]], request_bytes: int) -> None:
         """Send the request and read to the first content; a failure is a `FailedAttempt`."""
@@ -241,7 +241,7 @@ class Attempt:
         decoder, repeats = self._decoder, self._repeats
         try:
             for text in texts:
-                delta = repeats.delta_of(text) if repeats else None
+                delta = repeats.delta_of(text)
                 if delta is not None:
                     decoder.more(delta.text)
                     batch.append(delta)
@@ -254,8 +254,7 @@ class Attempt:
                 self._count(events)
                 if decoder.is_done:
                     break
-                if repeats:
-                    repeats.learn(text, events)
+                repeats.learn(text, events)
 
             self._text_chars += chars
             if self._text_chars > self._limits.text_chars:
