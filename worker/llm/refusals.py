@@ -88,6 +88,10 @@ def refused_option(report: Report) -> RefusedOption | None:
     if report.status not in {400, 422}:
         return None
 
+    if "invalid_encrypted_content" in report.codes:
+        # OpenAI cannot read the reasoning it is sent: that of another account or endpoint, say.
+        return RefusedOption("encrypted_content", None)
+
     return _by_param(report) or _in_message(report.message[:_LONGEST_MESSAGE])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -36,7 +36,16 @@ from worker.errors import (
     ProviderUnavailable,
     StreamBroken,
 )
-from worker.items import Item, Reasoning, Text, ToolCall, ToolResult, new_uid, user_message
+from worker.items import (
+    AssistantMessage,
+    Item,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    new_uid,
+    user_message,
+)
 from worker.items_json import dump_items, load_items
 from worker.llm import (
     Answered,
@@ -246,6 +255,51 @@ async def test_a_body_that_is_no_answer_is_not_taken_for_an_empty_one(
     # I21.
     with pytest.raises(BadAnswer):
         await told(body, content_type=content_type)
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        pytest.param(
+            {
+                "message": "The encrypted content gAAA...DQ== could not be verified.",
+                "param": None,
+                "code": "invalid_encrypted_content",
+            },
+            lambda sent: [item["type"] for item in sent["input"]] == ["message", "message"],
+            marks=pytest.mark.moves_prefix(reason="the reasoning that was refused is left out"),
+        ),
+        (
+            {
+                "message": "Your organization must be verified to generate reasoning summaries.",
+                "param": "reasoning.summary",
+                "code": "unsupported_value",
+            },
+            lambda sent: "reasoning" not in sent and len(sent["input"]) == 3,
+        ),
+    ],
+)
+async def test_what_the_server_refuses_by_name_is_left_out_of_a_second_request(
+    error: dict[str, Any], left: Callable[[dict[str, Any]], bool]
+) -> None:
+    refused = json.dumps({"error": error | {"type": "invalid_request_error"}}).encode()
+    whole = sse(*streamed_text(0, "Hello"), ended())
+
+    def script(number: int) -> Reply:
+        if number == 1:
+            return Reply([head("400 Bad Request", "application/json"), refused])
+        return Reply([head(), whole])
+
+    thought = Reasoning("t", "rs_1", "BLOB", "openai_responses", "gpt-5")
+    parts = (thought, Text("Hi"))
+    item = AssistantMessage(new_uid(), parts, "openai_responses", "gpt-5", "end")
+    async with serving(script) as server:
+        asked = client(server.base_url)
+        last = (await ask(asked, attrs.evolve(REQUEST, items=[*REQUEST.items, item])))[-1]
+        await asked.aclose()
+    assert isinstance(last, Answered)
+    assert len(server.requests) == 2
+    assert left(json.loads(server.requests[1].partition(b"\r\n\r\n")[2]))
 
 
 async def test_a_drop_before_any_content_is_tried_again() -> None:
