@@ -111,6 +111,9 @@ class FallbackProvider(Section):
     script: PathText | None = None
     """The answers of `scripted`, or the recording of `replay`: a JSON Lines file, relative to the
     manifest."""
+    server: Literal["llama.cpp", "lm_studio", "vllm"] | None = None
+    """What serves an `openai_compatible` model at an address of your own; the large hosts are known
+    by their address."""
     strict_alternation: bool = False
     """For `openai_compatible` servers whose chat template refuses two user messages in a row."""
 
@@ -167,8 +170,13 @@ def _network_rules(kind: str, given: Mapping[str, object]) -> Iterator[Rule]:
     if kind == "openai_compatible":
         if given.get("base_url") is None:
             yield "base_url", 'missing; kind "openai_compatible" has no address of its own'
-    elif given.get("strict_alternation") is True:
+        return
+
+    if given.get("strict_alternation") is True:
         yield "strict_alternation", 'is for kind "openai_compatible" only'
+
+    if given.get("server") is not None:
+        yield "server", 'is for kind "openai_compatible" only'
 
 
 class ProviderSection(FallbackProvider):

@@ -20,14 +20,20 @@ if TYPE_CHECKING:
     from manifests.schema_provider import FallbackProvider, ProviderSection
     from worker.llm import Scheme
 
-BUILT_KINDS = ("openai", "openai_compatible", "ollama", "local", "scripted")
-"""The values of `provider.kind` that this version can speak to."""
-
 BASE_URLS = {
+    "anthropic": "https://api.anthropic.com",
     "openai": "https://api.openai.com/v1",
-    "ollama": "http://127.0.0.1:11434/v1",
+    "openai_responses": "https://api.openai.com/v1",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "ollama": "http://127.0.0.1:11434",
 }
 """Where each kind is, unless the manifest says otherwise."""
+
+BUILT_KINDS = (*BASE_URLS, "openai_compatible", "local", "scripted")
+"""The values of `provider.kind` that this version can speak to."""
+
+# Others are asked for typed answers in words: not all of their models take a schema with tools.
+_SCHEMA_KINDS = frozenset({"openai", "openai_responses"})
 
 
 @frozen
@@ -148,22 +154,47 @@ def _http_provider(section: FallbackProvider, card: ModelCard, key: Key) -> Prov
         context_window=card.context_window,
         key_source=key.source,
     )
-    client = llm.HttpClient(endpoint, _scheme(section))
+    client = llm.HttpClient(endpoint, _scheme(section, base_url, card))
     return Provider(
         client,
         keys=(key,),
         models=(card,),
-        takes_schema=section.kind == "openai",
+        takes_schema=section.kind in _SCHEMA_KINDS,
         base_url=base_url,
     )
 
 
-def _scheme(section: FallbackProvider) -> Scheme:
+def _scheme(section: FallbackProvider, base_url: str, card: ModelCard) -> Scheme:
+    """Return the dialect of a section's provider; only its own module is loaded."""
+    match section.kind:
+        case "anthropic":
+            from worker.llm.schemes.anthropic import AnthropicScheme
+
+            return AnthropicScheme()
+        case "openai_responses":
+            from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
+
+            return OpenAiResponsesScheme()
+        case "gemini":
+            from worker.llm.schemes.gemini import GeminiScheme
+
+            return GeminiScheme()
+        case "ollama":
+            from worker.llm.schemes.ollama import OllamaScheme
+
+            return OllamaScheme(context_window=card.context_window)
+        case _:
+            return _chat_scheme(section, base_url)
+
+
+def _chat_scheme(section: FallbackProvider, base_url: str) -> Scheme:
     from attrs import evolve
 
-    from worker.llm.schemes.openai_chat import COMPATIBLE, OPENAI, OpenAiChatScheme
+    from worker.llm.schemes.chat_servers import NAMED, quirks_for
+    from worker.llm.schemes.openai_chat import OpenAiChatScheme
 
-    if section.kind == "openai":
-        return OpenAiChatScheme(OPENAI)
+    quirks = NAMED[section.server] if section.server else quirks_for(base_url, section.kind)
+    if section.strict_alternation:
+        quirks = evolve(quirks, strict_alternation=True)
 
-    return OpenAiChatScheme(evolve(COMPATIBLE, strict_alternation=section.strict_alternation))
+    return OpenAiChatScheme(quirks)

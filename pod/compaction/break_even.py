@@ -14,7 +14,7 @@ from attrs import frozen
 from worker.items import AssistantMessage, Item
 
 CACHE_TTL_S = 300.0
-"""How long, in seconds, providers keep an unused prompt: Anthropic and OpenAI 5 minutes at least."""
+"""How long, in seconds, providers keep an unused prompt: Anthropic and OpenAI at least so long."""
 
 
 @frozen

@@ -71,11 +71,10 @@ def _options_in(cell: str) -> set[str]:
 
 
 NOT_BUILT = {
-    "provider.kind": 'provider.kind="anthropic"',
+    "provider.kind": 'provider={kind="replay", script="r.jsonl"}',
     "tools.builtin": 'tools.builtin=["read"]',
     "tools.mcp": 'tools.mcp=[{name="m", command="c"}]',
     "budgets.session": "budgets.session.requests=5",
-    "compaction.prune_policy": 'compaction.prune_policy="break_even"',
     "compaction.compact_idle_seconds": "compaction.compact_idle_seconds=60",
     "context.options": "context.options={depth=3}",
     "memory.provider": 'memory.provider="file"',

@@ -171,7 +171,7 @@ def test_what_is_missing_fails_with_what_to_do(desk: Desk) -> None:
     head = '[pod]\nname = "p"\n[provider]\nkind = '
     local = desk.write("local.toml", f'{head}"local"\nmodel = "SmolLM2-135M-Instruct"\n')
     assert found(desk, local, code=1)["model"]["advice"].startswith("pod models pull")
-    unbuilt = desk.write("unbuilt.toml", f'{head}"gemini"\nmodel = "m"\napi_key_env = "FAKE_KEY"\n')
+    unbuilt = desk.write("unbuilt.toml", f'{head}"replay"\nscript = "r.jsonl"\n')
     assert "not built" in found(desk, unbuilt, code=1)["provider"]["detail"]
     tools = desk.scripted(extra='[tools]\npython = ["no_such_module:f"]\n')
     assert "no_such_module" in found(desk, tools, code=1)["tools"]["detail"]

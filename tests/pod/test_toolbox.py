@@ -8,6 +8,7 @@ import pytest
 
 from manifests import load_manifest
 from pod.errors import NotBuilt
+from pod.providers import BUILT_KINDS
 from pod.toolbox import refuse_unbuilt
 from tests.pod.pods import manifest
 
@@ -23,7 +24,6 @@ from tests.pod.pods import manifest
         ("budgets.session.tokens", "[budgets.session]\ntokens = 2"),
         ("budgets.session.cost", "[budgets.session]\ncost = 2.0"),
         ("budgets.session.seconds", "[budgets.session]\nseconds = 2"),
-        ('compaction.prune_policy = "break_even"', '[compaction]\nprune_policy = "break_even"'),
         ("compaction.compact_idle_seconds", "[compaction]\ncompact_idle_seconds = 60"),
     ],
 )
@@ -36,15 +36,15 @@ def test_what_is_not_built_is_refused_by_its_key(home: Path, key: str, extra: st
 
 
 def test_a_provider_is_named_beside_the_rest(home: Path) -> None:
-    text = '[pod]\nname = "p"\n[provider]\nkind = "anthropic"\nmodel = "m"\n'
+    text = '[pod]\nname = "p"\n[provider]\nkind = "replay"\nscript = "r.jsonl"\n'
     path = home / "other.toml"
     path.write_text(text)
-    with pytest.raises(NotBuilt, match=r': provider\.kind = "anthropic" is not built') as caught:
+    with pytest.raises(NotBuilt, match=r': provider\.kind = "replay" is not built') as caught:
         refuse_unbuilt(load_manifest(path, env={}))
 
-    assert caught.value.hint == ("use one of openai, openai_compatible, ollama, local, scripted")
-    path.write_text(text + '[compaction]\nprune_policy = "break_even"\n')
-    both = r': provider\.kind = "anthropic", compaction\.prune_policy = "break_even" are not built'
+    assert caught.value.hint == f"use one of {', '.join(BUILT_KINDS)}"
+    path.write_text(text + "[compaction]\ncompact_idle_seconds = 60\n")
+    both = r': provider\.kind = "replay", compaction\.compact_idle_seconds are not built'
     with pytest.raises(NotBuilt, match=both):
         refuse_unbuilt(load_manifest(path, env={}))
 

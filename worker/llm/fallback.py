@@ -127,7 +127,7 @@ class FallbackClient:
             try:
                 await client.aclose()
             # The supervision point of closing: one that fails must not leave the others open.
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001  clients may raise anything; raised below
                 failures.append(error)
 
         if failures:
