@@ -137,7 +137,7 @@ class ItemEncoder:
 
     def _id(self, call_id: str) -> _Part:
         # Older models refuse an id, newer ones want the one of the call in its response.
-        return {"id": clean_text(call_id)} if self.facts.is_gemini_3 else {}
+        return {"id": clean_text(call_id)} if call_id and self.facts.is_gemini_3 else {}
 
 
 def _user(parts: Sequence[_Part]) -> Piece:

@@ -20,6 +20,7 @@ _SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SCHEMAS_BY_NAME = frozenset({"patternProperties", "properties"})
 # Where a schema comes from, and what its references meant: all references are written out.
 _LEFT_OUT = frozenset({"$anchor", "$comment", "$defs", "$id", "$schema", "definitions"})
+_LONGEST_NAME = 128
 # A schema whose references fan out without end is cut here: what is deeper takes any value.
 _MOST_NODES = 2000
 
@@ -27,9 +28,11 @@ _MOST_NODES = 2000
 def wire_name(name: str) -> str:
     """Return a tool's name as it is sent: letters, digits, `_` and `-`, no digit or `-` first.
 
-    Every other character is written as its number, so that `own_name` finds the name again.
+    Every other character is written as its number, so that `own_name` finds the name again. What
+    is too long then is cut: a model may make up a name of any length, and it is in the history.
     """
-    return _ILLEGAL.sub(lambda match: f"_0x{ord(match[0]):X}_", name) or UNNAMED
+    escaped = _ILLEGAL.sub(lambda match: f"_0x{ord(match[0]):X}_", name)
+    return escaped[:_LONGEST_NAME] or UNNAMED
 
 
 def own_name(name: str) -> str:
