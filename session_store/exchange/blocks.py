@@ -17,7 +17,15 @@ from .tally import Tally
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "summary_text", "reasoning_text"})
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[^,;]*)*;base64,", re.ASCII)
-_PROVIDERS = (("anthropic", "anthropic"), ("openai", "openai"), ("google", "gemini"))
+_PROVIDERS = (
+    ("anthropic", "anthropic"),
+    ("openai-responses", "openai_responses"),
+    ("openai_responses", "openai_responses"),
+    ("openai-codex", "openai_responses"),
+    ("azure-openai-responses", "openai_responses"),
+    ("openai", "openai"),
+    ("google", "gemini"),
+)
 
 
 def blocks_of(content: object) -> list[JsonObject]:
@@ -53,6 +61,18 @@ def tool_output(content: object, tally: Tally) -> Output:
     said = spoken(content, tally)
     text = "\n".join(part.text for part in said if isinstance(part, Text))
     return output_of(text, tuple(part for part in said if isinstance(part, Image)))
+
+
+def encrypted_reasoning(item: JsonObject, text: str, model: str) -> Reasoning:
+    """Return an item of OpenAI's Responses as the thought that can be sent back there."""
+    blob, item_id = item.get("encrypted_content"), item.get("id")
+    return Reasoning(
+        text,
+        item_id if isinstance(item_id, str) else None,
+        blob if isinstance(blob, str) else None,
+        "openai_responses",
+        model,
+    )
 
 
 def tool_call(call_id: object, name: object, arguments: object, call_uid: str = "") -> ToolCall:

@@ -15,6 +15,7 @@ from worker.items import Reasoning, Text
 
 from .blocks import (
     blocks_of,
+    encrypted_reasoning,
     mapping,
     provider_named,
     spoken,
@@ -244,9 +245,7 @@ def reasoning_of(message: JsonObject, model: str) -> Iterator[Reasoning]:
 
     for item in map(mapping, items if isinstance(items, list) else []):
         found = True
-        blob = item.get("encrypted_content")
-        proof = blob if isinstance(blob, str) else None
-        yield Reasoning(text_of(item.get("summary")), None, proof, "openai", model)
+        yield encrypted_reasoning(item, text_of(item.get("summary")), model)
 
     text = string(message.get("reasoning_content")) or string(message.get("reasoning"))
     if text and not found:

@@ -16,6 +16,7 @@ from worker.items import Reasoning, SummaryMessage, Text, UserMessage
 
 from .blocks import (
     blocks_of,
+    encrypted_reasoning,
     mapping,
     number,
     spoken,
@@ -125,7 +126,7 @@ class _Reader:
         """Add the answer whose parts came one after the other."""
         if self._parts:
             self._answer = self.draft.answer(
-                self._parts, provider="openai", model=self._model, mark=Mark(at=self._at)
+                self._parts, provider="openai_responses", model=self._model, mark=Mark(at=self._at)
             )
 
         self._parts = []
@@ -271,9 +272,7 @@ def _what_people_said(steps: list[Step]) -> list[Step]:
 
 def _reasoning(item: JsonObject, model: str) -> Reasoning:
     said = [*blocks_of(item.get("summary")), *blocks_of(item.get("content"))]
-    blob = item.get("encrypted_content")
-    text = text_of(said)
-    return Reasoning(text, None, blob if isinstance(blob, str) else None, "openai", model)
+    return encrypted_reasoning(item, text_of(said), model)
 
 
 def _call_id(item: JsonObject) -> str:

@@ -7,6 +7,7 @@ of its summary and the entries that it kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import define, field
@@ -15,6 +16,7 @@ from worker.items import Reasoning, SummaryMessage, Text
 
 from .blocks import (
     blocks_of,
+    encrypted_reasoning,
     mapping,
     number,
     provider_named,
@@ -217,16 +219,13 @@ def _mark(entry: JsonObject) -> Mark:
 def _thinking(block: JsonObject, provider: str, model: str) -> Reasoning:
     signature = block.get("thinkingSignature")
     proof = signature if isinstance(signature, str) else None
-    blob = None
-    if provider == "openai" and proof is not None:
-        # What pi keeps here is the provider's whole item; the proof that is sent back is in it.
-        try:
-            blob = mapping(parse(proof)).get("encrypted_content")
-        except Malformed:
-            blob = None
-
     text = string(block.get("thinking"))
-    return Reasoning(text, proof, blob if isinstance(blob, str) else None, provider, model)
+    if provider in {"openai", "openai_responses"} and proof is not None:
+        # What pi keeps here is the provider's whole item; what is no JSON is the proof itself.
+        with suppress(Malformed):
+            return encrypted_reasoning(mapping(parse(proof)), text, model)
+
+    return Reasoning(text, proof, None, provider, model)
 
 
 def _command_text(message: JsonObject) -> str:

@@ -72,7 +72,7 @@ def test_items_between_outputs_are_one_answer(home: Path) -> None:
     assert isinstance(question, UserMessage)
     assert (note.kind, context.origin, question.origin) == ("developer", "injected", "user")
     assert isinstance(answer, AssistantMessage)
-    assert answer.parts[0] == Reasoning("ls", None, "Enc==", "openai", "gpt-x")
+    assert answer.parts[0] == Reasoning("ls", None, "Enc==", "openai_responses", "gpt-x")
     assert [call.name for call in answer.tool_calls] == ["shell", "patch"]
     assert result_texts(state.history) == ["a.txt", "patched"], "in the order of the calls"
     assert (listed.is_error, patched.is_error) == (True, False)  # type: ignore[union-attr]

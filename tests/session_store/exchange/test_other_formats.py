@@ -228,7 +228,7 @@ def test_a_session_of_the_database_is_taken_over_with_its_identities(
     assert isinstance(summary, SummaryMessage)
     assert (state.system_prompt, state.title) == ("You are Hermes.", "Looking")
     assert (user.uid, user.absorbed_uids, len(user.parts)) == ("b" * 32, ("c" * 32,), 2)  # type: ignore[union-attr]
-    assert answer.parts[0] == Reasoning("", None, "Enc==", "openai", "k")  # type: ignore[union-attr]
+    assert answer.parts[0] == Reasoning("", None, "Enc==", "openai_responses", "k")  # type: ignore[union-attr]
     assert result.call_uid == "d" * 32  # type: ignore[union-attr]
     assert last.parts[0] == Reasoning("hm", model="k")  # type: ignore[union-attr]
     assert one.tally.left_out == {"inactive message": 1}

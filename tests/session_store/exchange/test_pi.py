@@ -218,8 +218,8 @@ def test_a_signature_that_is_a_whole_item_gives_its_proof(home: Path) -> None:
 
     answered = state.history[1]
     assert isinstance(answered, AssistantMessage)
-    assert answered.provider == "openai"
-    assert answered.parts[0] == Reasoning("hm", proof, "Enc==", "openai", "claude-x")
+    assert answered.provider == "openai_responses"
+    assert answered.parts[0] == Reasoning("hm", "rs_1", "Enc==", "openai_responses", "claude-x")
 
 
 def test_commands_a_person_ran_are_shown_to_the_model_unless_left_out(home: Path) -> None:
