@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from . import shapes as s
-from .openai_chat_rules import EFFORTS, is_reasoning_model
+from .openai_chat_rules import EFFORTS, is_reasoning, is_reasoning_model
 from .report import Book, Report
 from .shared import (
     check_arguments,
@@ -67,7 +67,7 @@ IDS_UNIQUE = BOOK.rule(
 )
 SAMPLING = BOOK.rule(
     "sampling",
-    "a reasoning model takes no temperature",
+    "a model that reasons takes no temperature",
     "400: Unsupported parameter: 'temperature'",
 )
 EFFORT = BOOK.rule(
@@ -331,7 +331,7 @@ def _check_options(body: Mapping[str, object], report: Report) -> None:
 
     config = body.get("reasoning")
     effort = config.get("effort") if isinstance(config, dict) else None
-    if reasons and "temperature" in body and effort != "none":
+    if is_reasoning(body.get("model"), effort) and "temperature" in body:
         report.broke(SAMPLING, "temperature", f"{body['temperature']} with {body.get('model')}")
     if effort not in (None, "none") and str(body.get("model")).startswith(("gpt-4", "gpt-3")):
         report.broke(EFFORT, "reasoning.effort", f"{effort} with {body.get('model')}")

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import define, field, frozen
 
+from worker.llm.schemes.chat_joiner import BRIDGE
 from worker.prune import PRUNED_SUMMARY
 from worker.text import SUMMARY_LABEL
 
@@ -30,7 +31,7 @@ class Block:
     """A part of a prompt: who it is of, and its JSON in the order received."""
 
     role: str
-    """`tools`, `system`, `user`, `assistant` or `tool`."""
+    """`tools`, `system`, `user`, `assistant`, `tool` or `bridge`."""
     text: str
 
 
@@ -54,7 +55,10 @@ class Prefixes:
         problem = None
         is_known = is_new or blocks in self._seen.get(len(blocks), ())
         if before is not None and not (
-            is_known or self._was_sent(before) or self._is_compacted(start, before)
+            is_known
+            or self._was_sent(before)
+            or self._goes_on(blocks)
+            or self._is_compacted(start, before)
         ):
             problem = self._what_moved(before)
         self._seen.setdefault(len(blocks), set()).add(blocks)
@@ -66,6 +70,17 @@ class Prefixes:
     def _was_sent(self, blocks: tuple[Block, ...]) -> bool:
         sent = self._seen.get(len(blocks), set())
         return blocks in sent or any(_is_pruned(blocks, earlier) for earlier in sent)
+
+    def _goes_on(self, blocks: tuple[Block, ...]) -> bool:
+        """Whether it is an earlier request and what was said since: that one's answer was none."""
+        last = len(blocks) - next(
+            n for n, b in enumerate(reversed(blocks)) if b.role == "assistant"
+        )
+        return any(
+            blocks[: size - 1] == sent[:-1] and _is_grown(blocks[size - 1], sent[-1])
+            for size in range(last + 1, len(blocks) + 1)
+            for sent in self._seen.get(size, ())
+        )
 
     def _is_compacted(self, start: Block | None, before: tuple[Block, ...]) -> bool:
         if start is None or not _is_summary(start):
@@ -135,6 +150,8 @@ def _role(message: Mapping[str, object]) -> str:
 
 
 def _block(role: str, value: object) -> Block:
+    if value == BRIDGE and role == "assistant":
+        role = "bridge"  # words of ours, put where a template allows no user behind a tool
     return Block(role, json.dumps(_unmarked(value), ensure_ascii=False))
 
 
@@ -156,6 +173,16 @@ def _before_last_answer(blocks: tuple[Block, ...]) -> tuple[Block, ...] | None:
     while end and blocks[end - 1].role == "assistant":
         end -= 1
     return blocks[:end] if any(block.role == "assistant" for block in blocks) else None
+
+
+def _is_grown(now: Block, then: Block) -> bool:
+    """Whether a block is what it was, or a text of the user that another was joined to."""
+    if now == then:
+        return True
+
+    both = json.loads(now.text), json.loads(then.text)
+    is_text = all(isinstance(one, str) for one in both)
+    return now.role == then.role == "user" and is_text and both[0].startswith(both[1])
 
 
 def _is_summary(block: Block) -> bool:

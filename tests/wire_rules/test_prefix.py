@@ -11,6 +11,7 @@ from tests.wire_rules.checker import Api
 from tests.wire_rules.examples import anthropic, gemini, ollama, openai_chat, openai_responses
 from tests.wire_rules.examples.request import Sent
 from tests.wire_rules.prefix import Prefixes
+from worker.llm.schemes.chat_joiner import BRIDGE
 from worker.text import SUMMARY_LABEL
 
 SYSTEM = {"role": "system", "content": "You help."}
@@ -104,6 +105,20 @@ def test_a_compaction_starts_with_a_summary_and_is_shorter() -> None:
     assert moved(ONE, TWO, THREE, compacted, client="c") == [False] * 4
     grows = [compacted, again[:6], again, compacted[:2] + again[4:], grown]
     assert moved(*grows, client="c") == [False, False, False, False, True]
+
+
+def test_an_answer_of_nothing_leaves_two_users_who_may_be_joined() -> None:
+    apart = [*TWO, user("three")]
+    joined = [*TWO[:-1], user("two\n\nthree")]
+    assert moved(ONE, TWO, apart, client="c") == [False] * 3
+    assert moved(ONE, TWO, joined, client="c") == [False] * 3
+    other = [*TWO[:-1], user("other\n\nthree"), answer("x"), user("y")]
+    assert moved(ONE, TWO, other, client="c") == [False, False, True]
+
+
+def test_a_bridge_is_no_answer() -> None:
+    bridged = [*THREE, answer(BRIDGE), user("What is on the picture?")]
+    assert moved(ONE, TWO, bridged, client="c") == [False] * 3
 
 
 def test_the_first_request_of_another_process_is_taken_as_it_is() -> None:

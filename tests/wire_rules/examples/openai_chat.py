@@ -263,6 +263,12 @@ _bad(
 )
 _bad("chat.alternation", "users in a row", STRICT, {"messages[2]": said("user", "two")})
 _bad("chat.alternation", "the model begins", STRICT, {"messages[1]": DROP})
+_bad(
+    "chat.alternation",
+    "a user behind the results of a user's calls",
+    evolve(TOOLS, variant="strict"),
+    {"messages[4]": DROP},
+)
 _bad("chat.after_tool", "a user behind a tool", MISTRAL, {"messages[3]": said("user", "And?")})
 _bad("chat.last_role", "an answer at the end", MISTRAL, {"messages[4]": DROP})
 TABLE.bad.append(

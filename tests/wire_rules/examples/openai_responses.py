@@ -192,7 +192,7 @@ _bad(
     },
 )
 _bad("responses.ids_unique", "an id twice in one answer", TOOLS, {"input[4].call_id": "call_a"})
-_bad("responses.sampling", "a temperature for a reasoning model", PLAIN, {"temperature": 0.5})
+_bad("responses.sampling", "a temperature for a reasoning model", TALK, {"temperature": 0.5})
 _bad("responses.effort", "an effort for a model that does not reason", TALK, {"model": "gpt-4.1"})
 TABLE.bad.append(
     Bad("common.headers", "no key", evolve(PLAIN, headers={"content-type": "application/json"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from worker.items import Image
 from worker.llm.schemes.chat_messages import ChatMessage, Piece, images_message
 from worker.llm.schemes.chat_quirks import ChatQuirks
-from worker.text import clean_text
+from worker.text import clean_text, is_blank
 
 BRIDGE = "I have the results."
 """What the assistant says between a tool's result and the user, where nobody said anything."""
@@ -25,7 +25,7 @@ class ChatJoiner:
         self._last_role = ""
         # With strict alternation the last message waits: the next one may have to be joined to it.
         self._open: tuple[ChatMessage, bytes] | None = None
-        if system:
+        if not is_blank(system):
             message = ChatMessage("system", clean_text(system))
             self._append(message.encoded(quirks))
 

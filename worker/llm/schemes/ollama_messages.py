@@ -126,7 +126,7 @@ class OllamaJoiner:
         self._done = bytearray()
         self._images: list[Image] = []
         self._names: dict[str, str] = {}
-        if system:
+        if not is_blank(system):
             self._append(_said("system", clean_text(system)).data)
 
     def add(self, piece: OllamaPiece) -> None:
