@@ -38,7 +38,7 @@ class StreamLimits:
     """How much of an error's body is read; the rest is left."""
     arguments_bytes: int = 1 << 20
     """How long the arguments of one tool call may be."""
-    text_chars: int = 8 << 20
+    text_chars: int = 4 << 20
     """How long the text and reasoning of one answer may be, in characters."""
     json_depth: int = 64
     """How deep objects and lists of one event may lie in each other."""

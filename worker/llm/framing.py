@@ -266,12 +266,16 @@ def fault_of(text: str, limits: StreamLimits) -> str | None:
 
     level = opened = 0
     for run in _BRACKETS.finditer(_STRING.sub("", text)):
-        if run[0][0] in "[{":
-            level += len(run[0])
-            opened += len(run[0])
-            if level > depth:
-                return f"sent objects more than {depth} deep in each other"
-        else:
-            level -= len(run[0])
+        length = run.end() - run.start()
+        if run[0][0] not in "[{":
+            level -= length
+            continue
 
-    return f"sent more than {most:,} objects in one event" if opened > most else None
+        level += length
+        opened += length
+        if level > depth:
+            return f"sent objects more than {depth} deep in each other"
+        if opened > most:
+            return f"sent more than {most:,} objects in one event"
+
+    return None
