@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from attrs import evolve, frozen
+from attrs import evolve
 from hypothesis import assume, example, given, note, settings
 from hypothesis import strategies as st
 
-from tests.wire_rules.checker import api_of, check
+from tests.wire_rules.checker import api_of
 from tests.wire_rules.histories import HISTORIES, conversations
-from tests.wire_rules.openai_chat_rules import Variant
 from tests.wire_rules.prefix import Prefixes
+from tests.wire_rules.targets import TARGETS, Target
 from worker.items import (
     AssistantMessage,
     Item,
@@ -24,61 +24,8 @@ from worker.items import (
     user_message,
 )
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.scheme import Encoder, Scheme
-from worker.llm.schemes.anthropic import AnthropicScheme
-from worker.llm.schemes.chat_quirks import ChatQuirks
-from worker.llm.schemes.chat_servers import MISTRAL, MOONSHOT, NAMED, OPENAI, SERVERS
-from worker.llm.schemes.gemini import GeminiScheme
-from worker.llm.schemes.ollama import OllamaScheme
-from worker.llm.schemes.openai_chat import OpenAiChatScheme
-from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
 from worker.projection import repair
 
-
-@frozen
-class Target:
-    """A scheme, and who it speaks to."""
-
-    scheme: Scheme
-    provider: str
-    model: str
-    variant: Variant | None = None
-
-    def encoder(self) -> Encoder:
-        return self.scheme.encoder(self.provider, self.model)
-
-    def check(self, body: bytes) -> dict[str, object]:
-        headers = {"content-type": "application/json", **self.scheme.headers("test-key")}
-        path = self.scheme.path(self.model)
-        return check(path, body, headers, variant=self.variant)
-
-
-def _chat(quirks: ChatQuirks, model: str, variant: Variant = "compatible") -> Target:
-    provider = "openai" if variant == "official" else "openai_compatible"
-    return Target(OpenAiChatScheme(quirks), provider, model, variant)
-
-
-CLAUDES = ("3-7-sonnet-20250219", "sonnet-4-5", "opus-4-6", "opus-4-8", "sonnet-5", "sonnet-5-5")
-TARGETS = {
-    **{f"claude-{m}": Target(AnthropicScheme(), "anthropic", f"claude-{m}") for m in CLAUDES},
-    "OpenAI, gpt-4.1": _chat(OPENAI, "gpt-4.1", "official"),
-    "OpenAI, gpt-5.4": _chat(OPENAI, "gpt-5.4", "official"),
-    "strict alternation": _chat(ChatQuirks(strict_alternation=True), "gemma-3", "strict"),
-    "Mistral": _chat(MISTRAL, "magistral-medium", "mistral"),
-    **{
-        f"{hosts[0]}": _chat(quirks, "deepseek-reasoner")
-        for hosts, quirks in SERVERS
-        if quirks not in (OPENAI, MISTRAL)
-    },
-    "kimi-k2.5": _chat(MOONSHOT, "kimi-k2.5"),
-    **{name: _chat(quirks, "deepseek-reasoner") for name, quirks in NAMED.items()},
-    "Responses, gpt-4.1": Target(OpenAiResponsesScheme(), "openai_responses", "gpt-4.1"),
-    "Responses, gpt-5.4": Target(OpenAiResponsesScheme(), "openai_responses", "gpt-5.4"),
-    "gemini-2.5-flash": Target(GeminiScheme(), "gemini", "gemini-2.5-flash"),
-    "gemini-3-pro": Target(GeminiScheme(), "gemini", "gemini-3-pro-preview"),
-    "ollama": Target(OllamaScheme(), "ollama", "qwen3"),
-    "ollama, gpt-oss": Target(OllamaScheme(context_window=8192), "ollama", "gpt-oss:20b"),
-}
 EACH_TARGET = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
