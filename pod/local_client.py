@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from manifests import LoadedManifest
     from manifests.schema_provider import FallbackProvider
     from worker.llm import HttpClient
+    from worker.llm.chat_template import ToolsTold
     from worker.llm.local import LocalServer
 
 LOCAL_IDLE_TIMEOUT_S = 900.0
@@ -60,6 +61,11 @@ class LocalClient:
         """The window that the server gives, in tokens."""
         return self._server.context_window
 
+    @property
+    def tools_told(self) -> ToolsTold:
+        """What tells the model of tools; with `never`, it does not hear of a pod's tools."""
+        return self._server.tools_told
+
     async def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
         """Send a request to the server, which is started if it is not running."""
         client = await self._ready()
@@ -73,7 +79,7 @@ class LocalClient:
 
     async def _ready(self) -> HttpClient:
         from worker import llm
-        from worker.llm.schemes.openai_chat import LLAMA_SERVER
+        from worker.llm.schemes.chat.scheme import LLAMA_SERVER
 
         async with self._starting:
             base_url = await in_thread(self._server.start)

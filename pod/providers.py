@@ -168,19 +168,19 @@ def _scheme(section: FallbackProvider, base_url: str, card: ModelCard) -> Scheme
     """Return the dialect of a section's provider; only its own module is loaded."""
     match section.kind:
         case "anthropic":
-            from worker.llm.schemes.anthropic import AnthropicScheme
+            from worker.llm.schemes.anthropic.scheme import AnthropicScheme
 
             return AnthropicScheme()
         case "openai_responses":
-            from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
+            from worker.llm.schemes.responses.scheme import OpenAiResponsesScheme
 
             return OpenAiResponsesScheme()
         case "gemini":
-            from worker.llm.schemes.gemini import GeminiScheme
+            from worker.llm.schemes.gemini.scheme import GeminiScheme
 
             return GeminiScheme()
         case "ollama":
-            from worker.llm.schemes.ollama import OllamaScheme
+            from worker.llm.schemes.ollama.scheme import OllamaScheme
 
             return OllamaScheme(context_window=card.context_window)
         case _:
@@ -190,8 +190,8 @@ def _scheme(section: FallbackProvider, base_url: str, card: ModelCard) -> Scheme
 def _chat_scheme(section: FallbackProvider, base_url: str) -> Scheme:
     from attrs import evolve
 
-    from worker.llm.schemes.chat_servers import NAMED, quirks_for
-    from worker.llm.schemes.openai_chat import OpenAiChatScheme
+    from worker.llm.schemes.chat.scheme import OpenAiChatScheme
+    from worker.llm.schemes.chat.servers import NAMED, quirks_for
 
     quirks = NAMED[section.server] if section.server else quirks_for(base_url, section.kind)
     if section.strict_alternation:

@@ -24,7 +24,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat_messages import piece_of
+from worker.llm.schemes.chat.messages import piece_of
 from worker.text import clean_text
 
 from .engine import Message

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import define, field, frozen
 
-from worker.llm.schemes.chat_joiner import BRIDGE
+from worker.llm.schemes.chat.joiner import BRIDGE
 from worker.prune import PRUNED_SUMMARY
 from worker.text import SUMMARY_LABEL
 

@@ -11,7 +11,7 @@ from tests.wire_rules.checker import Api
 from tests.wire_rules.examples import anthropic, gemini, ollama, openai_chat, openai_responses
 from tests.wire_rules.examples.request import Sent
 from tests.wire_rules.prefix import Prefixes
-from worker.llm.schemes.chat_joiner import BRIDGE
+from worker.llm.schemes.chat.joiner import BRIDGE
 from worker.text import SUMMARY_LABEL
 
 SYSTEM = {"role": "system", "content": "You help."}

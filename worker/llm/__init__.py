@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from worker.llm.endpoint import Endpoint, RetryPolicy, StreamLimits
     from worker.llm.http import HttpClient
     from worker.llm.scheme import Decoder, Encoder, Scheme
-    from worker.llm.schemes.openai_chat import ChatQuirks, OpenAiChatScheme
+    from worker.llm.schemes.chat.scheme import ChatQuirks, OpenAiChatScheme
     from worker.llm.scripted import ScriptedClient
     from worker.llm.types import (
         Answer,
@@ -59,12 +59,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChatQuirks": "worker.llm.schemes.openai_chat",
+    "ChatQuirks": "worker.llm.schemes.chat.scheme",
     "Decoder": "worker.llm.scheme",
     "Encoder": "worker.llm.scheme",
     "Endpoint": "worker.llm.endpoint",
     "HttpClient": "worker.llm.http",
-    "OpenAiChatScheme": "worker.llm.schemes.openai_chat",
+    "OpenAiChatScheme": "worker.llm.schemes.chat.scheme",
     "RetryPolicy": "worker.llm.endpoint",
     "Scheme": "worker.llm.scheme",
     "ScriptedClient": "worker.llm.scripted",

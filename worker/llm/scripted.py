@@ -30,7 +30,7 @@ from worker.errors import ProviderError
 from worker.items import Reasoning, Text, ToolCall, UserMessage, new_uid
 from worker.llm.endpoint import Endpoint
 from worker.llm.failures import Report, classify, stream_broken
-from worker.llm.schemes.openai_chat import OpenAiChatScheme
+from worker.llm.schemes.chat.scheme import OpenAiChatScheme
 from worker.llm.types import (
     Answer,
     Answered,

@@ -24,7 +24,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.openai_chat import OpenAiChatScheme
+from worker.llm.schemes.chat.scheme import OpenAiChatScheme
 from worker.llm.types import LlmRequest
 
 PNG = Image("image/png", b"\x89PNG")

@@ -11,7 +11,7 @@ from session_store.exchange import Imported, import_file
 from session_store.history import check_history
 from tests.session_store.builders import a_store
 from worker.items import Item, ToolResult
-from worker.llm.schemes.openai_chat import OpenAiChatScheme
+from worker.llm.schemes.chat.scheme import OpenAiChatScheme
 from worker.llm.types import LlmRequest
 from worker.projection import Projector
 

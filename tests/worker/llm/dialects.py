@@ -11,10 +11,10 @@ from attrs import frozen
 from tests.worker.llm import responses_wire, wire
 from tests.worker.llm.client import Clock, Handler, answering, endpoint
 from worker.llm import HttpClient, OpenAiChatScheme, RetryPolicy, Scheme
-from worker.llm.schemes.anthropic import AnthropicScheme
-from worker.llm.schemes.gemini import GeminiScheme
-from worker.llm.schemes.ollama import OllamaScheme
-from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
+from worker.llm.schemes.anthropic.scheme import AnthropicScheme
+from worker.llm.schemes.gemini.scheme import GeminiScheme
+from worker.llm.schemes.ollama.scheme import OllamaScheme
+from worker.llm.schemes.responses.scheme import OpenAiResponsesScheme
 
 Event = dict[str, Any]
 

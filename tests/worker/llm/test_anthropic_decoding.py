@@ -24,7 +24,7 @@ from worker.llm import (
     Usage,
 )
 from worker.llm.reports import ReportedError
-from worker.llm.schemes.anthropic_decoder import AnthropicDecoder
+from worker.llm.schemes.anthropic.decoder import AnthropicDecoder
 
 Event = dict[str, Any]
 STOP: Event = {"type": "message_stop"}

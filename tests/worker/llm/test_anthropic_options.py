@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from worker.llm import RequestOptions
-from worker.llm.schemes.anthropic_models import facts
-from worker.llm.schemes.anthropic_options import Knobs, knobs
-from worker.llm.schemes.anthropic_schema import answer_schema
+from worker.llm.schemes.anthropic.models import facts
+from worker.llm.schemes.anthropic.options import Knobs, knobs
+from worker.llm.schemes.anthropic.schema import answer_schema
 
 BOUND = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 SHOWN = {"display": "summarized"}

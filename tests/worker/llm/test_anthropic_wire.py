@@ -40,7 +40,7 @@ from worker.llm import (
     StreamEvent,
     Usage,
 )
-from worker.llm.schemes.anthropic import AnthropicScheme
+from worker.llm.schemes.anthropic.scheme import AnthropicScheme
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from worker.llm import (
     Usage,
 )
 from worker.llm.failures import ReportedError
-from worker.llm.schemes.chat_decoder import ChatDecoder
+from worker.llm.schemes.chat.decoder import ChatDecoder
 
 DONE = "[DONE]"
 Chunk = dict[str, Any] | str

@@ -23,9 +23,9 @@ from worker.items import (
     user_message,
 )
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions, ToolSpec
-from worker.llm.schemes.chat_joiner import BRIDGE, GO_ON
-from worker.llm.schemes.chat_messages import IMAGES_LABEL
-from worker.llm.schemes.openai_chat import LLAMA_SERVER, OPENAI
+from worker.llm.schemes.chat.joiner import BRIDGE, GO_ON
+from worker.llm.schemes.chat.messages import IMAGES_LABEL
+from worker.llm.schemes.chat.scheme import LLAMA_SERVER, OPENAI
 from worker.text import NO_OUTPUT, SUMMARY_LABEL
 
 PIXEL_URL = "data:image/png;base64,iVBORw=="

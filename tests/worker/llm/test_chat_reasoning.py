@@ -30,7 +30,7 @@ from worker.llm import (
     ReasoningDelta,
     StreamEvent,
 )
-from worker.llm.schemes.chat_servers import (
+from worker.llm.schemes.chat.servers import (
     CEREBRAS,
     COMPATIBLE,
     DEEPSEEK,

@@ -25,8 +25,8 @@ from tests.worker.llm.chat_requests import (
 )
 from worker.items import AssistantMessage, Item, Text, user_message
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions
-from worker.llm.schemes.chat_quirks import CallIds
-from worker.llm.schemes.chat_servers import (
+from worker.llm.schemes.chat.quirks import CallIds
+from worker.llm.schemes.chat.servers import (
     CEREBRAS,
     COMPATIBLE,
     DASHSCOPE,

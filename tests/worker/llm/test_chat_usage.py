@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.worker.llm.wire import chunk, usage_chunk
 from worker.llm import Answer, Usage
-from worker.llm.schemes.chat_decoder import ChatDecoder
-from worker.llm.schemes.chat_usage import read_usage
+from worker.llm.schemes.chat.decoder import ChatDecoder
+from worker.llm.schemes.chat.usage import read_usage
 
 DONE = "[DONE]"
 

@@ -31,8 +31,8 @@ from worker.llm import (
     StreamEvent,
     TextDelta,
 )
-from worker.llm.schemes.chat_servers import OPENROUTER
-from worker.llm.schemes.ollama import OllamaScheme
+from worker.llm.schemes.chat.servers import OPENROUTER
+from worker.llm.schemes.ollama.scheme import OllamaScheme
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from worker.calls import parse_arguments
 from worker.errors import BadAnswer
 from worker.items import Reasoning, ToolCall
 from worker.llm import StreamEvent, ToolCallArgsDelta, ToolCallDone, ToolCallStart
-from worker.llm.schemes.gemini_arguments import PartialArguments
-from worker.llm.schemes.gemini_decoder import GeminiDecoder
+from worker.llm.schemes.gemini.arguments import PartialArguments
+from worker.llm.schemes.gemini.decoder import GeminiDecoder
 from worker.tools import BadArguments
 
 Fields = dict[str, Any]

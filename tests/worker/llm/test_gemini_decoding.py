@@ -26,8 +26,8 @@ from worker.llm import (
     Usage,
 )
 from worker.llm.failures import ReportedError, classify
-from worker.llm.schemes.gemini import GeminiScheme
-from worker.llm.schemes.gemini_decoder import GeminiDecoder
+from worker.llm.schemes.gemini.decoder import GeminiDecoder
+from worker.llm.schemes.gemini.scheme import GeminiScheme
 
 MODEL = "gemini-3.8-flash"
 SHARED = Path(__file__).parents[3].parent / "shared" / "realdata"

@@ -26,8 +26,8 @@ from worker.items import (
     user_message,
 )
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.schemes.gemini import GeminiScheme
-from worker.llm.schemes.gemini_contents import BEGINNING, GO_ON, IMAGES_LABEL, UNSIGNED
+from worker.llm.schemes.gemini.contents import BEGINNING, GO_ON, IMAGES_LABEL, UNSIGNED
+from worker.llm.schemes.gemini.scheme import GeminiScheme
 from worker.projection import repair
 from worker.text import NO_OUTPUT, SUMMARY_LABEL
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.llm.schemes.gemini_models import facts
+from worker.llm.schemes.gemini.models import facts
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from worker.llm import (
     ToolSpec,
     Usage,
 )
-from worker.llm.schemes.gemini import GeminiScheme
+from worker.llm.schemes.gemini.scheme import GeminiScheme
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from worker.llm import (
     Usage,
 )
 from worker.llm.reports import ReportedError
-from worker.llm.schemes.ollama_decoder import OllamaDecoder
+from worker.llm.schemes.ollama.decoder import OllamaDecoder
 
 Line = dict[str, Any] | str
 

@@ -42,7 +42,7 @@ from worker.llm import (
     Usage,
 )
 from worker.llm.failures import ReportedError
-from worker.llm.schemes.responses_decoder import ResponsesDecoder
+from worker.llm.schemes.responses.decoder import ResponsesDecoder
 
 PROVIDER = "openai_responses"
 RECORDED = Path(__file__).parents[4] / "shared/realdata/sse_openai_responses_stream.yaml"

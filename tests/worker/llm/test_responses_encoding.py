@@ -25,7 +25,7 @@ from worker.items import (
     user_message,
 )
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
+from worker.llm.schemes.responses.scheme import OpenAiResponsesScheme
 from worker.projection import repair
 from worker.text import NO_OUTPUT, SUMMARY_LABEL
 

@@ -56,7 +56,7 @@ from worker.llm import (
     ToolCallDone,
     ToolSpec,
 )
-from worker.llm.schemes.openai_responses import OpenAiResponsesScheme
+from worker.llm.schemes.responses.scheme import OpenAiResponsesScheme
 from worker.projection import repair
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ from typing import TypeAlias
 from attrs import frozen
 
 from worker.items import Reasoning, Text, ToolCall, new_uid
-from worker.llm.schemes.chat_calls import CallAssembler
+from worker.llm.schemes.chat.calls import CallAssembler
+from worker.llm.schemes.chat.reasoning_details import Detail
 from worker.llm.schemes.clean_stream import CleanStream
-from worker.llm.schemes.reasoning_details import Detail
 from worker.llm.types import (
     Answer,
     ReasoningDelta,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from worker.llm.schemes.anthropic_models import AnthropicModel
-from worker.llm.schemes.anthropic_schema import answer_schema
+from worker.llm.schemes.anthropic.models import AnthropicModel
+from worker.llm.schemes.anthropic.schema import answer_schema
 from worker.llm.types import RequestOptions
 
 DEFAULT_MAX_TOKENS = 4096

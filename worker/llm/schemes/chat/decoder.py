@@ -8,7 +8,7 @@ from worker.items import Reasoning, Text, new_uid
 from worker.llm.failures import stream_broken
 from worker.llm.reports import Report, ReportedError, report_of
 from worker.llm.schemes.answer_parts import AnswerParts
-from worker.llm.schemes.chat_usage import read_usage
+from worker.llm.schemes.chat.usage import read_usage
 from worker.llm.schemes.received_json import read_object
 from worker.llm.types import Answer, StopReason, StreamEvent, Usage
 

@@ -24,8 +24,8 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat_messages import IMAGES_LABEL, Target
-from worker.llm.schemes.chat_quirks import ANY_ID
+from worker.llm.schemes.chat.messages import IMAGES_LABEL, Target
+from worker.llm.schemes.chat.quirks import ANY_ID
 from worker.llm.schemes.images import left_out, readable_type
 from worker.llm.schemes.wording import (
     note_text,

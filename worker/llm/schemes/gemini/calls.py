@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from worker.items import ToolCall, new_uid
-from worker.llm.schemes.gemini_arguments import PartialArguments, as_json
-from worker.llm.schemes.gemini_schema import own_name
+from worker.llm.schemes.gemini.arguments import PartialArguments, as_json
+from worker.llm.schemes.gemini.schema import own_name
 from worker.llm.types import StreamEvent, ToolCallArgsDelta, ToolCallDone, ToolCallStart
 from worker.text import clean_text
 

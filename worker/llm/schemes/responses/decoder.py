@@ -11,7 +11,7 @@ from worker.items import Reasoning, Text, ToolCall, new_uid
 from worker.llm.failures import stream_broken
 from worker.llm.reports import Report, ReportedError, report_of
 from worker.llm.schemes.received_json import count_in, object_in, read_object
-from worker.llm.schemes.responses_output import (
+from worker.llm.schemes.responses.output import (
     CALL,
     MESSAGE,
     OUTPUT_TEXT,

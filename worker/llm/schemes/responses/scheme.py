@@ -11,8 +11,8 @@ from attrs import evolve, frozen
 from worker.llm.scheme import Framing
 from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.schemes.openai_models import facts
-from worker.llm.schemes.responses_decoder import ResponsesDecoder
-from worker.llm.schemes.responses_items import PieceMaker, ResponsesJoiner, fitting_name
+from worker.llm.schemes.responses.decoder import ResponsesDecoder
+from worker.llm.schemes.responses.items import PieceMaker, ResponsesJoiner, fitting_name
 from worker.llm.types import JsonObject, LlmRequest, RequestOptions, ToolSpec
 from worker.text import clean_text, is_blank
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from worker.llm.schemes.chat_quirks import CallIds, ChatQuirks
+from worker.llm.schemes.chat.quirks import CallIds, ChatQuirks
 
 _ANY_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 _LOW_TO_HIGH = {"minimal": "low", "xhigh": "high", "max": "high"}

@@ -21,9 +21,9 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat_quirks import ChatQuirks
+from worker.llm.schemes.chat.quirks import ChatQuirks
+from worker.llm.schemes.chat.reasoning_details import detail_of
 from worker.llm.schemes.images import left_out, readable_type
-from worker.llm.schemes.reasoning_details import detail_of
 from worker.llm.schemes.wording import (
     note_text,
     result_text,

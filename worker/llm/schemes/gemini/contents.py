@@ -26,8 +26,8 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.gemini_models import GeminiModel, bare_name
-from worker.llm.schemes.gemini_schema import wire_name
+from worker.llm.schemes.gemini.models import GeminiModel, bare_name
+from worker.llm.schemes.gemini.schema import wire_name
 from worker.llm.schemes.wording import note_text, result_text, sent_arguments, summary_text
 from worker.text import clean_text, is_blank
 
@@ -219,7 +219,7 @@ class ContentJoiner:
 
     def whole(self) -> bytes:
         """Return everything as it is sent now; the user has the last word."""
-        contents = [self._done + b"]}"] if self._open else []
+        contents = [bytes(self._done) + b"]}"] if self._open else []
         if self._images:
             contents.append(_head("user") + _images(self._images) + b"]}")
         elif self._open in {None, "model"}:

@@ -14,8 +14,8 @@ import orjson
 from worker.items import Reasoning, Text, ToolCall, new_uid
 from worker.llm.failures import ReportedError, not_json, report_of, stream_broken
 from worker.llm.schemes.clean_stream import CleanStream
-from worker.llm.schemes.gemini_calls import CallReader
-from worker.llm.schemes.gemini_ends import (
+from worker.llm.schemes.gemini.calls import CallReader
+from worker.llm.schemes.gemini.ends import (
     blocked_prompt,
     broken_end,
     is_cut,
@@ -23,8 +23,8 @@ from worker.llm.schemes.gemini_ends import (
     named_call,
     stop_reason,
 )
-from worker.llm.schemes.gemini_schema import UNNAMED
-from worker.llm.schemes.gemini_usage import UsageReader
+from worker.llm.schemes.gemini.schema import UNNAMED
+from worker.llm.schemes.gemini.usage import UsageReader
 from worker.llm.types import Answer, ReasoningDelta, StopReason, StreamEvent, TextDelta
 from worker.text import clean_text, is_blank
 
@@ -91,8 +91,9 @@ class GeminiDecoder:
             return []
 
         value = _parse(data)
-        chunks = value if isinstance(value, list) else [value]
-        if not all(isinstance(chunk, dict) for chunk in chunks):
+        values = value if isinstance(value, list) else [value]
+        chunks = [value for value in values if isinstance(value, dict)]
+        if len(chunks) < len(values):
             raise not_json(self._provider, data)
 
         return [event for chunk in chunks for event in self._chunk(chunk)]

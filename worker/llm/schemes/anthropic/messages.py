@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from worker.llm.schemes.anthropic_blocks import Block, Piece, text_block
+from worker.llm.schemes.anthropic.blocks import Block, Piece, text_block
 
 CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 GO_ON = "Continue."

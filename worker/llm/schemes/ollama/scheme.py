@@ -18,11 +18,11 @@ import orjson
 from attrs import frozen
 
 from worker.llm.scheme import Framing
-from worker.llm.schemes.chat_messages import Target
-from worker.llm.schemes.chat_tools import ToolsWriter
+from worker.llm.schemes.chat.messages import Target
+from worker.llm.schemes.chat.tools import ToolsWriter
 from worker.llm.schemes.item_writer import ItemWriter
-from worker.llm.schemes.ollama_decoder import OllamaDecoder
-from worker.llm.schemes.ollama_messages import OllamaJoiner, piece_of
+from worker.llm.schemes.ollama.decoder import OllamaDecoder
+from worker.llm.schemes.ollama.messages import OllamaJoiner, piece_of
 from worker.llm.types import LlmRequest, RequestOptions
 
 # `max` is newer than the rest, and refused by servers that do not know it.

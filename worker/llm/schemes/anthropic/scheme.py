@@ -10,12 +10,12 @@ from attrs import frozen
 
 from worker.items import AssistantMessage, Item, ToolResult
 from worker.llm.scheme import Framing
-from worker.llm.schemes.anthropic_blocks import BlockWriter, Piece, is_signed
-from worker.llm.schemes.anthropic_decoder import AnthropicDecoder
-from worker.llm.schemes.anthropic_messages import CACHE_MARK, MessageJoiner
-from worker.llm.schemes.anthropic_models import facts
-from worker.llm.schemes.anthropic_options import knobs
-from worker.llm.schemes.anthropic_schema import tool_schema
+from worker.llm.schemes.anthropic.blocks import BlockWriter, Piece, is_signed
+from worker.llm.schemes.anthropic.decoder import AnthropicDecoder
+from worker.llm.schemes.anthropic.messages import CACHE_MARK, MessageJoiner
+from worker.llm.schemes.anthropic.models import facts
+from worker.llm.schemes.anthropic.options import knobs
+from worker.llm.schemes.anthropic.schema import tool_schema
 from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.types import LlmRequest, ToolSpec
 from worker.text import clean_text, is_blank

@@ -11,12 +11,12 @@ from attrs import field, frozen
 
 from worker.llm.scheme import Framing
 from worker.llm.schemes import openai_models
-from worker.llm.schemes.chat_decoder import ChatDecoder
-from worker.llm.schemes.chat_joiner import ChatJoiner
-from worker.llm.schemes.chat_messages import Target, piece_of
-from worker.llm.schemes.chat_quirks import ChatQuirks
-from worker.llm.schemes.chat_servers import COMPATIBLE, LLAMA_SERVER, OPENAI
-from worker.llm.schemes.chat_tools import ToolsWriter
+from worker.llm.schemes.chat.decoder import ChatDecoder
+from worker.llm.schemes.chat.joiner import ChatJoiner
+from worker.llm.schemes.chat.messages import Target, piece_of
+from worker.llm.schemes.chat.quirks import ChatQuirks
+from worker.llm.schemes.chat.servers import COMPATIBLE, LLAMA_SERVER, OPENAI
+from worker.llm.schemes.chat.tools import ToolsWriter
 from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.types import LlmRequest, RequestOptions
 

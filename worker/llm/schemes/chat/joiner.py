@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from worker.items import Image
-from worker.llm.schemes.chat_messages import ChatMessage, Piece, images_message
-from worker.llm.schemes.chat_quirks import ChatQuirks
+from worker.llm.schemes.chat.messages import ChatMessage, Piece, images_message
+from worker.llm.schemes.chat.quirks import ChatQuirks
 from worker.text import clean_text, is_blank
 
 BRIDGE = "I have the results."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from worker.items import new_uid
 from worker.llm.failures import not_json, stream_broken
 from worker.llm.reports import Report, ReportedError, read_json, report_of
-from worker.llm.schemes.anthropic_parts import (
+from worker.llm.schemes.anthropic.parts import (
     CallPart,
     Fields,
     Part,

@@ -10,10 +10,10 @@ import orjson
 from attrs import frozen
 
 from worker.llm.scheme import Framing
-from worker.llm.schemes.gemini_contents import ContentJoiner, ItemEncoder
-from worker.llm.schemes.gemini_decoder import GeminiDecoder
-from worker.llm.schemes.gemini_models import facts
-from worker.llm.schemes.gemini_schema import declarations, plain_schema
+from worker.llm.schemes.gemini.contents import ContentJoiner, ItemEncoder
+from worker.llm.schemes.gemini.decoder import GeminiDecoder
+from worker.llm.schemes.gemini.models import facts
+from worker.llm.schemes.gemini.schema import declarations, plain_schema
 from worker.llm.schemes.item_writer import ItemWriter
 from worker.llm.types import LlmRequest, RequestOptions, ToolSpec
 from worker.text import clean_text, is_blank
