@@ -24,6 +24,7 @@ from pod.providers import Provider, build_one
 from session_store import SessionStoreError
 from worker.errors import WorkerError
 from worker.items import ToolCall, user_message
+from worker.llm.chat_template import ToolsTold
 from worker.llm.types import Answer, Answered, LlmRequest, RequestOptions, Retrying, ToolSpec
 
 from .findings import Finding, failed
@@ -33,6 +34,9 @@ CONNECT_TIMEOUT_S = 5.0
 TRY_TIMEOUT_S = 60.0
 OURS = (PodError, WorkerError, ModelError, SessionStoreError)
 """The errors that are findings."""
+_NO_TOOLS_ADVICE = (
+    "a pod without tools works; with them, take a model that was trained to call them"
+)
 _LOCAL_TRY_TIMEOUT_S = 600.0
 _TRY_TOKENS = 1024
 _TOOL = ToolSpec(
@@ -106,6 +110,7 @@ class ModelCheck:
         window = client.context_window
         told = f"{client.model}, window {window:,}" if window else client.model
         yield Finding("ok", "model", told)
+        yield from _template(client.tools_told)
 
 
 def models_of(section: ProviderSection, what: str) -> Iterator[tuple[str, FallbackProvider]]:
@@ -113,6 +118,15 @@ def models_of(section: ProviderSection, what: str) -> Iterator[tuple[str, Fallba
     yield what, section
     for number, fallback in enumerate(section.fallbacks, 1):
         yield f"fallback {number}" if what == "provider" else f"{what} {number}", fallback
+
+
+def _template(tools_told: ToolsTold) -> Iterator[Finding]:
+    """Yield what is to be said of how a local model gets to know of tools."""
+    if tools_told == "added":
+        yield Finding("ok", "model", "its chat template knows no tools; one that does is added")
+    elif tools_told == "never":
+        told = "its chat template knows no tools, so the model never hears of the pod's"
+        yield Finding("warn", "model", told, _NO_TOOLS_ADVICE)
 
 
 def _known(card: ModelCard) -> Iterator[str]:
@@ -217,8 +231,7 @@ def _called(what: str, trial: _Trial) -> Finding:
     if any(isinstance(part, ToolCall) for part in parts):
         return Finding("ok", what, "it calls tools")
 
-    advice = "a pod without tools works; with them, take a model that was trained to call them"
-    return Finding("warn", what, "it was asked to call a tool and did not", advice)
+    return Finding("warn", what, "it was asked to call a tool and did not", _NO_TOOLS_ADVICE)
 
 
 # ------------------------------------------------------------------ without trying

@@ -1,7 +1,7 @@
 """The local model's server: what it promises when all goes well, and above all when it does not.
 
-Most tests give the child process a stand-in for the foreign package `xllamacpp`, so that it can
-hang or abort on purpose. Those with a real model run where there is one, and say so where not.
+The child process has a stand-in for the foreign package `xllamacpp`, so that it can hang or abort
+on purpose; `test_local_model.py` has the real thing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pod.home import Home
-from pod.models import CATALOGUE
+from tests.worker import gguf_files
+from tests.worker.gguf_files import header, packed, text, texts
 from worker.llm.gguf import GgufInvalid, read_gguf
 from worker.llm.local import (
     DEFAULT_WINDOW_CAP,
@@ -39,27 +38,9 @@ from worker.llm.local import (
 )
 
 
-def text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack("<Q", len(data)) + data
-
-
-def header(context: int = 4096, *, version: int = 3) -> bytes:
-    entries = [
-        text("general.architecture") + struct.pack("<I", 8) + text("llama"),
-        text("general.name") + struct.pack("<I", 8) + text("Tiny"),
-        text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("bc"),
-        text("scores") + struct.pack("<IIQ", 9, 6, 3) + bytes(12),
-        text("llama.context_length") + struct.pack("<II", 4, context),
-    ]
-    return b"GGUF" + struct.pack("<IQQ", version, 0, len(entries)) + b"".join(entries)
-
-
 @pytest.fixture
 def model_file(tmp_path: Path) -> Path:
-    path = tmp_path / "Tiny-1B-Chat.Q4_K_M.gguf"
-    path.write_bytes(header())
-    return path
+    return gguf_files.model_file(tmp_path)
 
 
 @pytest.fixture
@@ -160,16 +141,31 @@ def test_the_name_leaves_the_quantization_out(file_name: str, name: str) -> None
     assert LocalServer(Path(file_name)).model_name == name
 
 
-def test_a_header_tells_architecture_name_and_context(model_file: Path) -> None:
-    info = read_gguf(model_file)
+def test_a_header_tells_architecture_name_context_and_template(tmp_path: Path) -> None:
+    info = read_gguf(gguf_files.model_file(tmp_path, template="{{ messages }}"))
     assert (info.architecture, info.name, info.context_length) == ("llama", "Tiny", 4096)
+    assert (info.chat_template, info.has_tool_template) == ("{{ messages }}", False)
+    assert read_gguf(gguf_files.model_file(tmp_path)).chat_template is None
+
+
+def test_a_text_too_long_to_be_of_use_is_stepped_over(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    long = texts(
+        general__architecture="llama",
+        general__name="n" * (1 << 20),
+        tokenizer__huggingface__json="x" * ((1 << 20) + 1),
+        tokenizer__chat_template="t" * ((1 << 20) + 1),
+    )
+    path.write_bytes(packed([*long, text("llama.context_length") + struct.pack("<II", 4, 512)]))
+    info = read_gguf(path)
+    assert (info.context_length, len(info.name or ""), info.chat_template) == (512, 1 << 20, None)
 
 
 @given(data=st.data())
 def test_no_damage_to_a_header_escapes_as_another_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    damaged = bytearray(header())
+    damaged = bytearray(header(template="{{ tools }}"))
     for _ in range(data.draw(st.integers(0, 4))):
         at = data.draw(st.integers(4, len(damaged) - 1))
         damaged[at] = data.draw(st.integers(0, 255))
@@ -188,6 +184,8 @@ def test_no_damage_to_a_header_escapes_as_another_error(
         (b"", "ends in the middle"),
         (b"PK\x03\x04 a zip archive", "does not begin with the letters GGUF"),
         (header()[:60], "ends in the middle"),
+        (header()[:-13], "ends in the middle"),
+        (header(template="t")[:-1], "ends in the middle"),
         (header(version=1), "version 1"),
         (header(context=0), "context length is 0"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "no language model"),
@@ -227,12 +225,24 @@ def test_the_server_is_private_and_gets_what_was_asked(
         assert len(server.api_key) >= 32
         assert told["model"] == str(model_file)
         assert (told["n_ctx"], told["threads"], told["batch_threads"]) == (1000, 3, 3)
+        assert "tool.function" in told["chat_template"]
         command_line = Path(f"/proc/{told['pid']}/cmdline").read_bytes()
         assert server.api_key.encode() not in command_line
         # Ctrl-C goes to the terminal's foreground group: the model must not be in it.
         assert os.getpgid(told["pid"]) != os.getpgid(0)
     assert is_gone(told["pid"])
     server.close()
+
+
+def test_a_template_that_is_left_alone_is_not_handed_over(
+    tmp_path: Path, stand_in: Callable[[str], Path]
+) -> None:
+    notes = stand_in("pass")
+    path = gguf_files.model_file(tmp_path, template="{% for tool in tools %}{{ tool }}{% endfor %}")
+    with LocalServer(path) as server:
+        assert server.tools_told == "own"
+        server.start()
+        assert "chat_template" not in json.loads(notes.read_text())
 
 
 def test_two_servers_have_different_keys(model_file: Path) -> None:
@@ -377,79 +387,3 @@ def test_the_child_ends_with_its_parent_however_that_ends(
         pid = noted_pid(notes)
         parent.kill()
     wait_for(lambda: is_gone(pid))
-
-
-# --- the real thing -------------------------------------------------------------------------
-
-
-def real_model() -> Path | None:
-    named = os.environ.get("POD_TEST_MODEL")
-    places = [Path(named)] if named else [Home.from_env({}).models / CATALOGUE[0].file_name]
-    return next((path for path in places if path.is_file()), None)
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[LocalServer]:
-    path = real_model()
-    if path is None:
-        pytest.skip("NO REAL MODEL: run `pod models pull`, or name a GGUF file in POD_TEST_MODEL")
-    pytest.importorskip("xllamacpp", reason="NO LLAMA.CPP: install the extra `local`")
-    # Module-wide, hence not through the environment fixture.
-    with LocalServer(path, context_window=2048) as server:
-        server.start()
-        yield server
-
-
-@pytest.fixture
-def ask(served: LocalServer) -> Iterator[Callable[..., httpx.Response]]:
-    headers = {"Authorization": f"Bearer {served.api_key}"}
-    with httpx.Client(headers=headers, timeout=15, trust_env=False) as client:
-
-        def post(content: str, **more: Any) -> httpx.Response:
-            body = {"messages": [{"role": "user", "content": content}], "temperature": 0, **more}
-            return client.post(f"{served.base_url}/chat/completions", json=body)
-
-        yield post
-
-
-def test_a_real_model_answers_and_reuses_the_prefix(ask: Callable[..., httpx.Response]) -> None:
-    first = ask("List three rivers. " * 20, max_tokens=8).json()
-    second = ask("List three rivers. " * 20 + "And a lake.", max_tokens=8).json()
-    assert first["choices"][0]["message"]["content"]
-    usage = second["usage"]
-    assert usage["prompt_tokens"] > first["usage"]["prompt_tokens"]
-    # A cached part is already inside prompt_tokens.
-    cached = usage["prompt_tokens_details"]["cached_tokens"]
-    assert usage["prompt_tokens"] > cached > 60
-
-
-def test_a_real_model_serves_the_window_that_was_asked_for(
-    served: LocalServer, ask: Callable[..., httpx.Response]
-) -> None:
-    answer = ask("word " * 2100)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["type"]) == (400, "exceed_context_size_error")
-    assert error["n_ctx"] == served.context_window == 2048
-
-
-def test_a_real_server_refuses_whoever_has_no_key(served: LocalServer) -> None:
-    with httpx.Client(trust_env=False) as client:
-        answer = client.post(f"{served.base_url}/chat/completions", json={"messages": []})
-    assert answer.status_code == 401
-
-
-def test_a_real_model_is_held_to_a_grammar(ask: Callable[..., httpx.Response]) -> None:
-    answer = ask("Say something.", max_tokens=40, grammar='root ::= "## " ("yes" | "no") "\\n"')
-    assert answer.json()["choices"][0]["message"]["content"] in {"## yes\n", "## no\n"}
-
-
-def test_a_real_file_cut_short_is_an_error_and_harms_nobody(tmp_path: Path) -> None:
-    path = real_model()
-    if path is None:
-        pytest.skip("NO REAL MODEL: run `pod models pull`, or name a GGUF file in POD_TEST_MODEL")
-    pytest.importorskip("xllamacpp", reason="NO LLAMA.CPP: install the extra `local`")
-    cut = tmp_path / "cut.gguf"
-    with path.open("rb") as file:
-        cut.write_bytes(file.read(3_000_000))
-    with pytest.raises(ModelLoadFailed, match="could not be loaded: "):
-        LocalServer(cut).start()

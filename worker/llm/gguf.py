@@ -17,9 +17,13 @@ from attrs import frozen
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
+_LENGTH = struct.Struct("<Q")
 _SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 """struct codes by GGUF value type: u8 i8 u16 i16 u32 i32 f32 bool, then u64 i64 f64."""
 _FIRST_KEY = "general.architecture"
+_TEMPLATE_KEY = "tokenizer.chat_template"
+_TEXT_MAX_BYTES = 1 << 20
+"""Longer texts (a whole tokenizer, or a broken length) are not read."""
 
 Value: TypeAlias = int | float | bool | str | None
 
@@ -33,7 +37,11 @@ class GgufInfo:
     context_length: int
     """Tokens of context the model was trained for."""
     name: str | None
-    """`general.name`, where it comes before the context length; often not what people call it."""
+    """`general.name`; often not what people call it."""
+    chat_template: str | None = None
+    """The Jinja template that makes a prompt of messages; None where the file has none."""
+    has_tool_template: bool = False
+    """Whether there is another template for requests with tools."""
 
 
 class GgufInvalid(ValueError):
@@ -48,22 +56,26 @@ def read_gguf(path: Path) -> GgufInfo:
     """
     with path.open("rb") as stream:
         reader = _Reader(stream, os.fstat(stream.fileno()).st_size)
-        found: dict[str, Value] = {}
-        for key, value in _metadata(reader):
-            found[key] = value
-            length = found.get(f"{found.get(_FIRST_KEY)}.context_length")
-            if length is not None:
-                return _info(found, length)
+        found = dict(_metadata(reader))
 
-    raise GgufInvalid("it names no context length, so it is no language model")
-
-
-def _info(found: dict[str, Value], length: Value) -> GgufInfo:
+    architecture = found.get(_FIRST_KEY)
+    length = found.get(f"{architecture}.context_length")
+    if length is None:
+        raise GgufInvalid("it names no context length, so it is no language model")
     if not isinstance(length, int) or length < 1:
         raise GgufInvalid(f"its context length is {length!r}")
 
-    name = found.get("general.name")
-    return GgufInfo(str(found[_FIRST_KEY]), length, name if isinstance(name, str) else None)
+    return GgufInfo(
+        str(architecture),
+        length,
+        _text(found.get("general.name")),
+        chat_template=_text(found.get(_TEMPLATE_KEY)),
+        has_tool_template=f"{_TEMPLATE_KEY}.tool_use" in found,
+    )
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _metadata(reader: _Reader) -> Iterator[tuple[str, Value]]:
@@ -76,7 +88,7 @@ def _metadata(reader: _Reader) -> Iterator[tuple[str, Value]]:
 
     reader.number("Q")  # the number of tensors
     for _ in range(int(reader.number("Q"))):
-        yield reader.string(), reader.value(int(reader.number("I")))
+        yield reader.text() or "", reader.value(int(reader.number("I")))
 
 
 class _Reader:
@@ -95,13 +107,19 @@ class _Reader:
         (number,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
         return number  # type: ignore[no-any-return]  # struct.unpack is untyped by nature
 
-    def string(self) -> str:
-        return self.take(int(self.number("Q"))).decode("utf-8", "replace")
+    def text(self) -> str | None:
+        """Return a text; one that is longer than any that is asked for is stepped over."""
+        length = int(self.number("Q"))
+        if length > _TEXT_MAX_BYTES:
+            self._skip(length)
+            return None
+
+        return self.take(length).decode("utf-8", "replace")
 
     def value(self, kind: int) -> Value:
-        """Return a scalar or a string; an array is stepped over and gives None."""
+        """Return a scalar or a text; an array is stepped over and gives None."""
         if kind == _STRING:
-            return self.string()
+            return self.text()
 
         if kind == _ARRAY:
             self._skip_array(int(self.number("I")), int(self.number("Q")))
@@ -111,12 +129,26 @@ class _Reader:
 
     def _skip_array(self, kind: int, count: int) -> None:
         if kind == _STRING:
-            for _ in range(count):
-                self._skip(int(self.number("Q")))
+            self._skip_strings(count)
+        else:
+            self._skip(struct.calcsize(f"<{_code(kind)}") * count)
 
-            return
+    def _skip_strings(self, count: int) -> None:
+        """Step over a vocabulary: there may be half a million strings, so few steps for each."""
+        read, seek, unpack, left = self._stream.read, self._stream.seek, _LENGTH.unpack, self._left
+        for _ in range(count):
+            left -= _LENGTH.size
+            if left < 0:
+                break
 
-        self._skip(struct.calcsize(f"<{_code(kind)}") * count)
+            (length,) = unpack(read(_LENGTH.size))
+            left -= length
+            if left < 0:
+                break
+
+            seek(length, os.SEEK_CUR)
+
+        self._claim(self._left - left)
 
     def _skip(self, count: int) -> None:
         self._claim(count)

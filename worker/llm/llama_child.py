@@ -4,7 +4,8 @@ It runs alone (`python -P llama_child.py`) and imports nothing of ours, so that 
 llama.cpp holds the interpreter lock while it loads, and abort()s on some broken files: neither may
 happen in the process that runs the agent.
 
-stdin: one JSON object (`path, context, threads, api_key`), then silence until the parent goes.
+stdin: one JSON object (`path, context, threads, chat_template, api_key`), then silence until the
+parent goes.
 stdout: one JSON object, `{"base_url"}` or `{"failure", "reason"}`.
 """
 
@@ -79,6 +80,8 @@ def _serve(order: dict[str, object]) -> tuple[object, str]:
     params.verbosity = 1  # errors only
     params.ui = False
     params.endpoint_slots = False
+    if order["chat_template"] is not None:
+        params.chat_template = order["chat_template"]
     if order["threads"]:
         params.cpuparams.n_threads = order["threads"]
         params.cpuparams_batch.n_threads = order["threads"]

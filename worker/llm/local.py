@@ -22,6 +22,7 @@ from typing import IO, Self, cast
 
 from worker.errors import WorkerError
 
+from .chat_template import ToolsTold, added_template, tools_told
 from .gguf import GgufInfo, GgufInvalid, read_gguf
 
 DEFAULT_WINDOW_CAP = 32_768
@@ -95,6 +96,15 @@ class LocalServer:
         return min(wanted, self._read_info().context_length)
 
     @property
+    def tools_told(self) -> ToolsTold:
+        """What tells the model of a request's tools; known before `start`.
+
+        With `never`, the tools of a request are lost, and calls of earlier answers too. Raises as
+        `context_window` does.
+        """
+        return tools_told(self._read_info())
+
+    @property
     def base_url(self) -> str:
         """Where the server answers, ending in /v1; empty before the first `start`."""
         return self._base_url
@@ -138,6 +148,7 @@ class LocalServer:
             "path": str(self._path.absolute()),
             "context": max(self.context_window, _MIN_SERVED_CONTEXT),
             "threads": self._threads,
+            "chat_template": added_template(self._read_info()),
             "api_key": self.api_key,
         }
         # Under the lock, so that a `close` either sees this child or keeps it from being born.
