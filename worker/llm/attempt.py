@@ -243,7 +243,7 @@ class Attempt:
             for text in texts:
                 delta = repeats.delta_of(text)
                 if delta is not None:
-                    decoder.more(delta.text)
+                    decoder.more(delta.text, text)
                     batch.append(delta)
                     chars += len(delta.text)
                     continue

@@ -195,22 +195,22 @@ class JsonLines:
 
         waiting = self._waiting
         waiting.event += len(piece)
-        cut = piece.split(b"\n")
-        rest = cut.pop()
-        if cut:
-            cut[0] = waiting.taken(cut[0])
-        lines = [line for line in map(bytes.strip, cut) if line]
-        if lines and not self._has_begun:
+        lines = piece.split(b"\n")
+        rest = lines.pop()
+        if lines and (waiting.parts or not self._has_begun):
+            lines[0] = waiting.taken(lines[0])
+        texts = [line.decode("utf-8", "replace") for line in lines if line and not line.isspace()]
+        if texts and not self._has_begun:
             self._has_begun = True
-            if read_json(_text(lines[0])) is None:
+            if read_json(texts[0]) is None:
                 self._whole = self._make_whole()
-                return self._whole.feed(b"\n".join((*cut, rest)))
+                return self._whole.feed(b"\n".join((*lines, rest)))
 
         if rest:
             waiting.keep(rest)
-        if lines:
+        if texts:
             waiting.event = len(rest)
-        return [line.decode("utf-8", "replace") for line in lines]
+        return texts
 
     def check(self) -> None:
         """Raise `BadAnswer` where what is not yet whole exceeds a limit."""

@@ -7,20 +7,24 @@ same characters around another text means the same with that other text.
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import orjson
 
 from worker.llm.types import ReasoningDelta, StreamEvent, TextDelta
 
-# Fields that differ from event to event and mean nothing here: OpenAI's padding and numbering, and
-# Ollama's clock.
+# What differs from event to event and is no part of the text: OpenAI's padding and numbering,
+# Ollama's clock, and counts of tokens, of which the last hold.
 _VOLATILE = re.compile(
     r'(?<="obfuscation":")[^"\\]*(?=")'
     r'|(?<="created_at":")[^"\\]*(?=")'
     r'|(?<="sequence_number":)\d+(?=,)'
+    r'|(?<=TokenCount":)\d+(?=[,}])'
+    r'|(?<=_tokens":)\d+(?=[,}])'
 )
+_TEXT = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
+_STRING = r'[^"\\]*+'
+_NUMBER = r"\d++"
 _MOST_MISSES = 8
 _NO_EVENT = "\0"  # what no event begins with
 
@@ -30,10 +34,10 @@ class Repeats:
 
     def __init__(self) -> None:
         self._kind: type[TextDelta | ReasoningDelta] = TextDelta
-        # What stands before the first part that differs, between the parts, and after the last.
+        # What stands before the first part that differs and after the last, and what those parts
+        # and all between them have to be, where there are others than the text.
         self._start, self._end = _NO_EVENT, ""
-        self._between: tuple[str, ...] = ()
-        self._text_place = 0
+        self._among: re.Pattern[str] | None = None
         self._misses = 0
 
     def delta_of(self, data: str) -> TextDelta | ReasoningDelta | None:
@@ -43,8 +47,11 @@ class Repeats:
             return None
 
         text = data[len(start) : -len(end)]
-        if self._between:
-            text = self._text_among(text)
+        if self._among is not None:
+            match = self._among.fullmatch(text)
+            if match is None:
+                return None
+            text = match[1]
         if '"' in text or "\\" in text or not text.isprintable():
             text = _unescaped(text)
         if not text:
@@ -71,22 +78,18 @@ class Repeats:
         spans = sorted({span, *(match.span() for match in _VOLATILE.finditer(data))})
         self._kind = type(event)
         self._start, self._end = data[: spans[0][0]], data[spans[-1][1] :]
-        self._between = tuple(
-            data[end:following] for (_, end), (following, _) in itertools.pairwise(spans)
-        )
-        self._text_place = spans.index(span)
+        self._among = _pattern(data, spans, span) if len(spans) > 1 else None
 
-    def _text_among(self, middle: str) -> str:
-        """Return the text out of the parts that differ; nothing where they are not those parts."""
-        parts = []
-        for literal in self._between:
-            part, found, middle = middle.partition(literal)
-            if not found or '"' in part:
-                return ""
-            parts.append(part)
 
-        parts.append(middle)
-        return "" if '"' in middle else parts[self._text_place]
+def _pattern(data: str, spans: list[tuple[int, int]], text: tuple[int, int]) -> re.Pattern[str]:
+    """Return what matches the parts of `data` that differ, and all that is between them."""
+    pattern, at = "", spans[0][0]
+    for span in spans:
+        value = _STRING if data[span[0] - 1] == '"' else _NUMBER
+        pattern += re.escape(data[at : span[0]]) + (_TEXT if span == text else value)
+        at = span[1]
+
+    return re.compile(pattern, re.DOTALL)
 
 
 def _unescaped(text: str) -> str:

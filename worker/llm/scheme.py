@@ -36,11 +36,12 @@ class Decoder(Protocol):
             BadAnswer: The data is not the provider's protocol.
         """
 
-    def more(self, text: str) -> None:
+    def more(self, text: str, data: str) -> None:
         """Take `text` as more of what the last event was a delta of.
 
         Called where an event repeats the last one with another text, which is valid Unicode. The
-        last event was one delta of text or reasoning and changed nothing else.
+        last event was one delta of text or reasoning. `data` is the new one: where it counts
+        tokens, its counts hold from now on.
         """
 
     def finish(self) -> Answer:

@@ -110,7 +110,7 @@ def test_more_of_the_last_delta_is_part_of_it(kind: str) -> None:
     fresh = decoder()
     opened = block(0, kind, {"type": f"{kind}_delta", kind: "Hel"}, stop=False)
     feed(fresh, start(), *opened)
-    fresh.more("lo")
+    fresh.more("lo", "")
     feed(fresh, {"type": "content_block_stop", "index": 0}, *text(1, "!"), end())
     assert [part.text for part in fresh.finish().parts if not isinstance(part, ToolCall)] == [
         "Hello",

@@ -114,7 +114,8 @@ def test_any_split_gives_the_same(values: list[str], cuts: list[int]) -> None:
     body = b"".join(b"event: x\ndata: " + text + b"\n\n" for text in clean) or b"\n"
     expected = [text.decode() for text in clean]
     assert sse(*split(body, cuts)) == expected
-    assert lines(*split(b"\r\n".join(clean) or b"\n", cuts)) == expected
+    found = lines(*split(b"\r\n".join(clean) or b"\n", cuts))
+    assert [text.removesuffix("\r") for text in found] == expected
 
 
 @pytest.mark.parametrize(

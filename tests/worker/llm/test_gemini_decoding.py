@@ -216,9 +216,9 @@ def test_an_event_that_repeats_the_one_before_means_what_it_would_mean_itself(
 ) -> None:
     fresh = decoder()
     feed(fresh, chunk(thought("H", signature)))
-    fresh.more("m")
+    fresh.more("m", "")
     feed(fresh, chunk(text("one", signature)))
-    fresh.more("two")
+    fresh.more("two", "")
     feed(fresh, chunk(finish="STOP"))
 
     spelled = decode(

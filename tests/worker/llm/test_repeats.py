@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.worker.llm import wire
 from tests.worker.llm.client import ask
-from tests.worker.llm.dialects import CHAT, DIALECTS, Dialect
-from worker.llm import Answer, Answered, ReasoningDelta, StreamEvent, TextDelta
+from tests.worker.llm.dialects import CHAT, DIALECTS, GEMINI, Dialect
+from worker.errors import StreamBroken
+from worker.llm import Answer, Answered, ReasoningDelta, StreamEvent, TextDelta, Usage
 from worker.llm.endpoint import StreamLimits
 from worker.llm.framing import framer_for
 from worker.llm.repeats import Repeats
@@ -94,8 +95,42 @@ def test_what_means_nothing_may_differ() -> None:
     repeats = Repeats()
     repeats.learn(data("one", 9, "aB", "12:00"), [TextDelta("one")])
     assert repeats.delta_of(data("two", 10, "", "12:01")) == TextDelta("two")
-    assert repeats.delta_of(data("two", 10, "x", "12:01").replace("10", "true")) is not None
+    assert repeats.delta_of(data('a "b"', 11, "x", "12:02").replace('"b"', r"\"b\"")) == (
+        TextDelta('a "b"')
+    )
+    assert repeats.delta_of(data("two", 10, "x", "12:01").replace("10", "true")) is None
+    assert repeats.delta_of(data("two", 11, 'x","more":"y', "12:02")) is None
+    assert repeats.delta_of(data("two", 11, "x", '12:02","error":"y')) is None
     assert repeats.delta_of(data("two", 11, "x", "12:02")[:-1] + ',"more":1}') is None
+
+
+@pytest.mark.parametrize("dialect", [CHAT, GEMINI], ids=str)
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_counts_that_differ_are_the_last_ones(dialect: Dialect, *, is_cut: bool) -> None:
+    def counted(text: str, count: int) -> bytes:
+        usage = {"prompt_tokens": 9, "completion_tokens": count, "details": {"audio": 0}}
+        if dialect is GEMINI:
+            usage = {"promptTokenCount": 9, "candidatesTokenCount": count, "details": {"audio": 0}}
+        event = json.loads(dialect.text(text).removeprefix(b"data: "))
+        event["usageMetadata" if dialect is GEMINI else "usage"] = usage
+        return f"data: {json.dumps(event)}\n\n".encode()
+
+    body = b"".join(counted(f"{number} ", number) for number in range(1, 30))
+    if not is_cut:
+        body += wire.sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        body = body if dialect is CHAT else body.replace(b"choices", b"candidates")
+        body = body.replace(b"finish_reason", b"finishReason") if dialect is GEMINI else body
+    asked = dialect.client(handler=lambda _: httpx.Response(200, content=body))
+    if not is_cut:
+        last = asyncio.run(ask(asked))[-1]
+        assert isinstance(last, Answered)
+        answer: Answer | None = last.answer
+    else:
+        with pytest.raises(StreamBroken) as broken:
+            asyncio.run(ask(asked))
+        answer = broken.value.partial
+    assert answer is not None
+    assert answer.usage == Usage(9, 29)
 
 
 @pytest.mark.parametrize(

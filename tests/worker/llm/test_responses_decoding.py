@@ -181,8 +181,8 @@ def test_the_items_of_the_servers_own_tools_are_skipped() -> None:
 def test_more_of_the_last_delta_is_part_of_its_text() -> None:
     fresh = decoder()
     feed(fresh, *streamed_reasoning(0, "Hm."), added(1, message()), *text_deltas(1, "Hel"))
-    fresh.more("l")
-    fresh.more("o")
+    fresh.more("l", "")
+    fresh.more("o", "")
     end = part_event("output_text.done", 1, content_index=0, text="Hello, all")
     assert feed(fresh, end, ended()) == [TextDelta(", all")]
     assert fresh.finish().parts == (thought("Hm.", "rs_1", "BLOB"), Text("Hello, all"))

@@ -62,7 +62,7 @@ class AnswerParts:
     def more(self, text: str) -> None:
         """Take more of what the last text or reasoning belonged to, already told of."""
         if self._latest is not None:
-            self._latest.text.push(text)
+            self._latest.text.more(text)
 
     def detail(self, entry: Mapping[str, object]) -> Iterator[StreamEvent]:
         """Take a reasoning detail, or more of one."""

@@ -22,6 +22,10 @@ class CleanStream:
 
         return self._keep(piece)
 
+    def more(self, piece: str) -> None:
+        """Take a piece that is valid on its own, after one that was handed on whole."""
+        self._pieces.append(piece)
+
     def close(self) -> str:
         """Return what was still waiting: nothing, or a replacement character for the half."""
         held, self._held = self._held, ""

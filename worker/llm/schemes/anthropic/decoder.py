@@ -75,7 +75,7 @@ class AnthropicDecoder:
 
         return list(self._event(kind, event))
 
-    def more(self, text: str) -> None:
+    def more(self, text: str, data: str) -> None:
         """Take `text` as more of what the last event was a delta of."""
         part = self._message.last
         if isinstance(part, (TextPart, ThinkingPart)):

@@ -38,7 +38,7 @@ class TextPart:
 
     def more(self, text: str) -> None:
         """Take the text of a delta that was told already."""
-        self._stream.push(text)
+        self._stream.more(text)
 
     def close(self) -> Iterator[StreamEvent]:
         """Take the end of the block."""
@@ -73,7 +73,7 @@ class ThinkingPart:
 
     def more(self, text: str) -> None:
         """Take the text of a delta that was told already."""
-        self._stream.push(text)
+        self._stream.more(text)
 
     def close(self) -> Iterator[StreamEvent]:
         """Take the end of the block."""

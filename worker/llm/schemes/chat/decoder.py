@@ -54,6 +54,8 @@ class ChatDecoder:
         self._has_choice = False
         self._is_done = False
         self._usage: Usage | None = None
+        # The last event that only repeated another: its usage is read when it matters.
+        self._repeated = ""
 
     @property
     def is_complete(self) -> bool:
@@ -79,6 +81,7 @@ class ChatDecoder:
             self._is_done = True
             return self._close()
 
+        self._read_repeated()
         chunk = read_object(data, self._provider)
         # Nulls and zeros of early chunks say nothing; the last real numbers hold.
         self._usage = read_usage(chunk) or self._usage
@@ -88,8 +91,9 @@ class ChatDecoder:
 
         return [event for choice in _choices(chunk) for event in self._choice(choice)]
 
-    def more(self, text: str) -> None:
-        """Take `text` as more of what the last event was a delta of."""
+    def more(self, text: str, data: str) -> None:
+        """Take `text` as more of what the last event was a delta of; `data` may count tokens."""
+        self._repeated = data
         self._parts.more(text)
 
     def finish(self) -> Answer:
@@ -105,11 +109,18 @@ class ChatDecoder:
                 partial=self.partial(),
             )
 
+        self._read_repeated()
         return self._parts.answer(self._stop_reason(), self._usage)
 
     def partial(self) -> Answer | None:
         """Return the text and reasoning so far, or None. No call is known to be whole yet."""
+        self._read_repeated()
         return self._parts.partial(self._usage)
+
+    def _read_repeated(self) -> None:
+        if self._repeated:
+            self._usage = read_usage(read_object(self._repeated, self._provider)) or self._usage
+            self._repeated = ""
 
     def _choice(self, choice: Mapping[str, object]) -> Iterator[StreamEvent]:
         self._has_choice = True

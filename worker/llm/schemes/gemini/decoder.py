@@ -68,6 +68,8 @@ class GeminiDecoder:
         self._reason = ""
         self._is_done = False
         self._usage = UsageReader()
+        # The last event that only repeated another: its usage is read when it matters.
+        self._repeated = ""
 
     @property
     def is_complete(self) -> bool:
@@ -98,8 +100,9 @@ class GeminiDecoder:
 
         return [event for chunk in chunks for event in self._chunk(chunk)]
 
-    def more(self, text: str) -> None:
-        """Take `text` as more of what the last event was a delta of."""
+    def more(self, text: str, data: str) -> None:
+        """Take `text` as more of what the last event was a delta of; `data` counts tokens."""
+        self._repeated = data
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Said):
             return
@@ -107,7 +110,7 @@ class GeminiDecoder:
         if last.signature is not None:  # It was repeated as well: this is a part of its own.
             last = _Said(is_thought=last.is_thought, signature=last.signature)
             self._parts.append(last)
-        last.stream.push(text)
+        last.stream.more(text)
 
     def finish(self) -> Answer:
         """Return the whole answer. What was filtered runs nothing: its calls are left out.
@@ -132,6 +135,7 @@ class GeminiDecoder:
         return answer if answer.parts else None
 
     def _chunk(self, chunk: Mapping[str, object]) -> Iterator[StreamEvent]:
+        self._read_repeated()
         self._usage.note(chunk)
         candidate = _first_candidate(chunk)
         report = report_of(chunk) or (blocked_prompt(chunk) if candidate is None else None)
@@ -225,7 +229,14 @@ class GeminiDecoder:
                     parts.append(blob)
                 parts.append(calls[part])
 
+        self._read_repeated()
         return Answer(tuple(parts), reason, self._usage.usage(), self._model)
+
+    def _read_repeated(self) -> None:
+        chunk = _parse(self._repeated) if self._repeated else None
+        self._repeated = ""
+        if isinstance(chunk, dict):
+            self._usage.note(chunk)
 
 
 def _parse(data: str) -> object:

@@ -54,7 +54,7 @@ class OllamaDecoder:
 
         return list(self._chunk(chunk))
 
-    def more(self, text: str) -> None:
+    def more(self, text: str, data: str) -> None:
         """Take `text` as more of what the last event was a delta of."""
         self._parts.more(text)
 

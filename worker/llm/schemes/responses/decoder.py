@@ -89,7 +89,7 @@ class ResponsesDecoder:
         # What was not streamed has ended, unless it says otherwise.
         return list(self._response({"status": "completed", **event})) if is_whole else []
 
-    def more(self, text: str) -> None:
+    def more(self, text: str, data: str) -> None:
         """Take `text` as more of what the last event was a delta of."""
         self._last.push(text)
 
