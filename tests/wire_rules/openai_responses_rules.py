@@ -79,11 +79,12 @@ EFFORT = BOOK.rule(
 NAME = r"[a-zA-Z0-9_-]{1,128}"
 _CALL_ID = s.text(least=1, most=64, pattern=r"[\x21-\x7e]+")
 _TEXT = s.keys({"type": s.one_of("input_text"), "text": s.text()})
-_IMAGE = s.keys(
-    {"type": s.one_of("input_image"), "image_url": s.text()},
-    {"detail": s.one_of("low", "high", "auto", "original")},
-)
+_IMAGE_KEYS = {"type": s.one_of("input_image"), "image_url": s.text()}
+_DETAIL = {"detail": s.one_of("low", "high", "auto", "original")}
+_IMAGE = s.keys({**_IMAGE_KEYS, **_DETAIL})
 _INPUTS = s.array(s.tagged("type", {"input_text": _TEXT, "input_image": _IMAGE}), least=1)
+_GIVEN_IMAGE = s.keys(_IMAGE_KEYS, _DETAIL)
+_GIVEN = s.array(s.tagged("type", {"input_text": _TEXT, "input_image": _GIVEN_IMAGE}), least=1)
 _OUTPUT_TEXT = s.keys(
     {"type": s.one_of("output_text"), "text": s.text()}, {"annotations": s.array(s.mapping)}
 )
@@ -129,7 +130,7 @@ _OUTPUT = s.keys(
     {
         "type": s.one_of("function_call_output"),
         "call_id": _CALL_ID,
-        "output": s.either(str=s.text(), list=_INPUTS),
+        "output": s.either(str=s.text(), list=_GIVEN),
     },
     {"id": s.text(), **_STATUS},
 )

@@ -21,7 +21,8 @@ def text(words: str) -> dict[str, Any]:
 
 
 def image(data: str = PIXEL, media_type: str = "image/png") -> dict[str, Any]:
-    return {"type": "input_image", "image_url": f"data:{media_type};base64,{data}"}
+    url = f"data:{media_type};base64,{data}"
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def answer(words: str) -> dict[str, Any]:
@@ -108,6 +109,7 @@ _bad = TABLE.breaks
 _bad("shape.required", "no input", PLAIN, {"input": DROP})
 _bad("shape.required", "reasoning without a summary", TALK, {"input[1].summary": DROP})
 _bad("shape.required", "a tool that leaves strict open", TOOLS, {"tools[0].strict": DROP})
+_bad("shape.required", "a picture of no detail", TALK, {"input[3].content[1].detail": DROP})
 _bad("shape.unknown", "messages of the other API", PLAIN, {"messages": []})
 _bad("shape.unknown", "a key of ours", PLAIN, {"input[0].uid": "1"})
 _bad(
