@@ -263,6 +263,20 @@ async def test_a_call_that_the_cap_cuts_is_no_call(stream: Stream) -> None:
     assert not any(isinstance(part, ToolCall) for part in answer.parts)
 
 
+@pytest.mark.moves_prefix("requests without and with tools")
+async def test_an_answer_is_held_to_a_schema_unless_there_are_tools_to_call(stream: Stream) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"colour": {"type": "string", "enum": ["zq-19"]}},
+        "required": ["colour"],
+    }
+    said = shown((call("c1", colour="red"),), (call("c2", colour="green"),))
+    _, answer = await stream(said, response_schema=schema)
+    assert json.loads("".join(part.text for part in answer.parts)) == {"colour": "zq-19"}
+    _, answer = await stream(said, NOTE, response_schema=schema)
+    assert answer.stop_reason == "tool_calls"
+
+
 # --- the template that is added ---------------------------------------------------------------
 
 OWN_WORDS = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.worker.llm.chat_requests import MODEL, PIXEL, answer, body, messages, result, tool_call
+from tests.worker.llm.chat_requests import (
+    MODEL,
+    PIXEL,
+    TOOL,
+    answer,
+    body,
+    messages,
+    result,
+    tool_call,
+)
 from worker.items import (
     Image,
     Item,
@@ -25,7 +34,7 @@ from worker.items import (
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions, ToolSpec
 from worker.llm.schemes.chat.joiner import BRIDGE, GO_ON
 from worker.llm.schemes.chat.messages import IMAGES_LABEL
-from worker.llm.schemes.chat.scheme import LLAMA_SERVER, OPENAI
+from worker.llm.schemes.chat.scheme import COMPATIBLE, LLAMA_SERVER, OPENAI
 from worker.text import NO_OUTPUT, SUMMARY_LABEL
 
 PIXEL_URL = "data:image/png;base64,iVBORw=="
@@ -71,7 +80,17 @@ def test_options_are_sent_as_they_are_called() -> None:
     assert sent["max_completion_tokens"] == 77
     assert "max_tokens" not in sent
 
-    assert body(user_message("Hi"), options=options, quirks=LLAMA_SERVER)["grammar"]
+    sent = body(user_message("Hi"), options=options, quirks=LLAMA_SERVER)
+    assert sent["grammar"]
+    assert sent["response_format"]
+
+
+def test_a_server_that_holds_every_answer_to_a_form_gets_none_beside_tools() -> None:
+    options = RequestOptions(response_schema={"type": "object"}, grammar="root ::= [a-z]")
+    sent = body(user_message("Hi"), options=options, quirks=LLAMA_SERVER, tools=(TOOL,))
+    assert not {"grammar", "response_format", "repeat_penalty"} & sent.keys()
+    sent = body(user_message("Hi"), options=options, quirks=COMPATIBLE, tools=(TOOL,))
+    assert sent["response_format"]
 
 
 def test_what_a_server_does_not_understand_is_not_sent() -> None:

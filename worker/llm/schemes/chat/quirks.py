@@ -63,6 +63,9 @@ class ChatQuirks:
     """Whether a temperature may be sent."""
     send_response_format: bool = True
     """Whether a JSON schema for the answer may be sent."""
+    form_beside_tools: bool = True
+    """Whether that, or a grammar, may stand beside tools. A server that holds every answer to it
+    calls none of them; the form is left out then, and asked for in words alone."""
     parallel_tool_calls: bool | None = None
     """What is sent under this name beside tools; None where the server's default is to call in
     parallel."""

@@ -116,6 +116,8 @@ class ChatEncoder:
             fields["prompt_cache_key"] = options.cache_key
         if has_tools and quirks.parallel_tool_calls is not None:
             fields["parallel_tool_calls"] = quirks.parallel_tool_calls
+        if has_tools and not quirks.form_beside_tools:
+            return fields
         return fields | self._answer_form(options)
 
     def _cap_key(self, options: RequestOptions) -> str | None:

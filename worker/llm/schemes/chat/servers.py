@@ -100,7 +100,7 @@ ZAI = evolve(_ZAI, by_model=(("glm-5.[2-9]*", _GLM_WITH_EFFORT),))
 
 # These hand the field on to the model's chat template.
 LM_STUDIO = ChatQuirks(reasoning="reasoning_content")
-LLAMA_SERVER = ChatQuirks(grammar=True, reasoning="reasoning_content")
+LLAMA_SERVER = ChatQuirks(grammar=True, form_beside_tools=False, reasoning="reasoning_content")
 VLLM = ChatQuirks(reasoning="reasoning")
 OLLAMA_CHAT = ChatQuirks(efforts={"minimal": "low", "xhigh": "high"}, reasoning="reasoning")
 
