@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from worker.llm.reports import Report
+from worker.llm.reports import PAGE, Report
 
 Kind: TypeAlias = Literal[
     "unavailable",  # it may work in a moment: the only kind that is repeated
@@ -38,6 +38,7 @@ _BY_CODE: Mapping[Kind, frozenset[str]] = {
     ),
     "account": frozenset(
         {
+            "arrearage",  # DashScope
             "billing_error",
             "billing_hard_limit_reached",
             "billing_not_active",
@@ -54,7 +55,7 @@ _BY_CODE: Mapping[Kind, frozenset[str]] = {
             "api_key_invalid",
             "api_key_service_blocked",
             "authentication_error",
-            "invalid_api_key",
+            *("invalid_api_key", "invalidapikey"),
             "invalid_authentication",
             "permission_denied",
             "permission_error",
@@ -86,11 +87,14 @@ _BY_CODE: Mapping[Kind, frozenset[str]] = {
             "badrequesterror",
             "failed_precondition",
             "invalid_argument",
+            *("invalid_parameter", "invalidparameter"),  # DashScope
             "invalid_request",
             "invalid_request_error",
             "invalid_value",
             "out_of_range",
+            "request_forbidden",  # OpenAI, for a country it does not serve
             "unimplemented",
+            "unsupported_country_region_territory",
             "unsupported_parameter",
             "unsupported_value",
             "validation_error",
@@ -159,7 +163,7 @@ def kind_of(report: Report) -> Kind:
         return _by_code(report, "request") or "unavailable"
     if status in {400, 422}:
         return _by_code(report, "unavailable") or "request"
-    if _HOPELESS.search(report.message):
+    if _HOPELESS.search(report.message) or (status == 403 and _is_of_the_way(report)):
         return "request"
 
     return _STATUSES.get(status, "unavailable" if status >= 500 else "request")
@@ -200,6 +204,11 @@ def _refused_by_words_or_code(report: Report) -> Kind | None:
         return "address"
 
     return None
+
+
+def _is_of_the_way(report: Report) -> bool:
+    """Tell whether a 403 is no word on the key: a firewall's page, or a country that is barred."""
+    return report.message.startswith(PAGE) or bool(_by_code(report, "request"))
 
 
 def _by_code(report: Report, kind: Kind) -> Kind | None:

@@ -65,6 +65,7 @@ _WORDINGS = (
     ("Bedrock", r"exceeds the max(?:imum)? input tokens? (?:limit|count)"),
     ("ctransformers", rf"tokens \(\d+\) exceeded maximum context length \({_NUMBER}"),
     ("others", rf"configured context size is {_NUMBER}"),
+    ("proxies that quote a report", r"\bcontext_length_exceeded\b"),
     ("proxies that keep the numbers to themselves", r"\bprompt (?:is )?too long\b"),
 )
 

@@ -15,8 +15,12 @@ from attrs import evolve, field, frozen
 from worker.text import clean_text, first_line
 
 MAX_MESSAGE_CHARS = 1000
+PAGE = "an HTML page"
 
 _CODE_KEYS = ("code", "type", "status", "error_type")
+_MESSAGE_KEYS = ("message", "Message", "msg", "detail", "error_description", "description")
+# What an answer, or a part of one, holds in any dialect.
+_ANSWER_KEYS = frozenset({"choices", "candidates", "output", "content", "delta", "done"})
 _CODE = re.compile(r"[a-z0-9][\w.:-]{0,63}", re.ASCII)
 _MOST_DETAILS = 32
 
@@ -69,28 +73,52 @@ def read_json(text: str) -> object:
 def report_of(value: object, *, status: int | None = None) -> Report | None:
     """Return the report that a JSON value holds, or None where it reports no error.
 
-    Known: `{"error": {…}}`, `{"error": "…"}`, `{"object": "error", …}`, `{"type": "error", …}`,
-    `{"detail": …}`, a list of one of these, and, for a body that came with an error status, a bare
-    `{"message": …}`. A report inside of the message, as proxies pass it on, is unwrapped.
+    Known: `{"error": {…}}`, `{"error": "…"}`, `{"error": true, "message": …}`, `{"errors": […]}`,
+    `{"object": "error", …}`, `{"type": "error", …}`, `{"detail": …}`, `{"code": …, "message": …}`,
+    MiniMax's `base_resp`, a list of one of these, and, for a body that came with an error status, a
+    bare `{"message": …}`. A report inside of the message, as proxies pass it on, is unwrapped.
     """
     if isinstance(value, list):
         value = value[0] if value else None
     if not isinstance(value, dict):
         return None
 
-    inner = value.get("error")
+    inner = _first(value.get("error") or value.get("errors"))
     if isinstance(inner, str) and inner:
         return _report({"message": inner} | _without(value, "message"), status)
     if isinstance(inner, dict) and inner:
         return _report(inner, status)
+    if inner:  # a mere flag, or a status
+        return _report({"code": inner} | value, status)
 
     is_error = value.get("object") == "error" or value.get("type") == "error"
-    if is_error or (status is not None and "message" in value):
+    if is_error or (status is not None and ("message" in value or "Message" in value)):
         return _report(value, status)
-    if "detail" in value and "choices" not in value:
-        return _report(value | {"message": value["detail"]}, status)
+    if _ANSWER_KEYS.isdisjoint(value) and (value.get("detail") or _is_coded(value)):
+        return _report(value, status)
 
-    return None
+    return _base_report(value)
+
+
+def _first(value: object) -> object:
+    return next(filter(None, value), None) if isinstance(value, list) else value
+
+
+def _is_coded(value: Mapping[str, object]) -> bool:
+    """Tell whether a bare object is a code of an error and its words (DashScope, gateways)."""
+    message, code = value.get("message"), value.get("code")
+    is_good = code in (0, 200, "0", "200") or str(code).lower() in {"ok", "success"}
+    return isinstance(message, str) and bool(message and code) and not is_good
+
+
+def _base_report(value: Mapping[str, object]) -> Report | None:
+    """Return what MiniMax reports beside an answer that is none, or None."""
+    found = value.get("base_resp")
+    code = found.get("status_code") if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not code or value.get("choices"):
+        return None
+
+    return _report({"message": found.get("status_msg"), "code": str(code)}, None)
 
 
 def _without(value: Mapping[str, object], key: str) -> dict[str, object]:
@@ -105,7 +133,8 @@ def _report(fields: Mapping[str, object], status: int | None) -> Report:
     details = tuple(_objects(fields.get("details")))
     reasons = [detail.get("reason") for detail in details]
     codes = tuple(dict.fromkeys(_codes((*reasons, *words))))
-    report = Report(clean_text(_words(fields.get("message"))), status, codes, fields, details)
+    said = next((found for key in _MESSAGE_KEYS if (found := fields.get(key))), None)
+    report = Report(clean_text(_words(said)), status, codes, fields, details)
     return _with_upstream(_unwrapped(report))
 
 
@@ -179,10 +208,11 @@ def _as_status(value: object) -> int | None:
 
 
 def _text_of_page(body: str) -> str:
-    """Return the words of a body that is no JSON; of an HTML page, its title."""
+    """Return the words of a body that is no JSON; of a page, its title; of XML, its message."""
     if not body.lstrip().startswith("<"):
         return first_line(clean_text(body), MAX_MESSAGE_CHARS)
 
-    title = re.search(r"<(title|h1)[^>]*>(.*?)</\1>", body, re.IGNORECASE | re.DOTALL)
-    words = " ".join(title[2].split()) if title else ""
-    return f'an HTML page, "{first_line(words)}"' if words else "an HTML page"
+    title = re.search(r"<(title|h1|message)[^>]*>(.*?)</\1>", body, re.IGNORECASE | re.DOTALL)
+    words = clean_text(" ".join(title[2].split())) if title else ""
+    what = PAGE if title is None or title[1].lower() != "message" else "an XML document"
+    return f'{what}, "{first_line(words)}"' if words else what

@@ -22,8 +22,10 @@ from datetime import UTC, datetime
 from worker.llm.reports import Report
 
 _LONGEST_REFILL_S = 60.0
+_LONGEST_S = 1e15
 
-_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
+_NUMBER = re.compile(r"\d+(?:\.\d{1,9})?", re.ASCII)
+_SEVERAL = re.compile(r"(\d+)(?:\s*,\s*\d+)+", re.ASCII)
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = (
     r"\d{1,9}(?:\.\d{1,12})?\s{0,2}(?:milliseconds?|ms|seconds?|secs?|minutes?|mins?|hours?|days?"
@@ -78,13 +80,22 @@ def _said(report: Report, headers: Mapping[str, str], now_s: float) -> Iterator[
 def parse_retry_after(value: str | None, *, now_s: float) -> float | None:
     """Return the seconds that a Retry-After header asks for, or None where it says nothing usable.
 
-    Both forms are read: seconds (fractions included) and an HTTP date, relative to `now_s`. A past
-    date is 0. A negative number, a malformed date or a word is no answer.
+    Both forms are read: seconds (fractions included) and an HTTP date, relative to `now_s`; and
+    what servers send in their place: a duration ("30s"), an ISO date, a number in quotes, and the
+    header twice. A past date is 0. A negative number, a malformed date or a word is no answer.
     """
-    text = (value or "").strip()
-    if _NUMBER.fullmatch(text):
-        return float(text)
+    text = (value or "").strip().strip("\"'")
+    if several := _SEVERAL.fullmatch(text):
+        text = several[1]
+    wait_s = _number(text)
+    if wait_s is None:
+        wait_s = parse_duration(text)
+    if wait_s is None:
+        wait_s = _until_date(text, now_s)
+    return _until_http_date(text, now_s) if wait_s is None else wait_s
 
+
+def _until_http_date(text: str, now_s: float) -> float | None:
     try:
         when = email.utils.parsedate_to_datetime(text)
         # An HTTP date is in GMT, also where it does not say so.
@@ -114,10 +125,10 @@ def wait_in_text(message: str) -> float | None:
 
 def _number(value: object) -> float | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value) if 0 <= value < 1e15 else None
+        return float(min(value, _LONGEST_S)) if value >= 0 else None
 
     text = value.strip() if isinstance(value, str) else ""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    return min(float(text), _LONGEST_S) if _NUMBER.fullmatch(text) else None
 
 
 def _renewal(headers: Mapping[str, str], now_s: float) -> float | None:
@@ -165,8 +176,7 @@ def _is_duration(value: str | None) -> bool:
 def _until_date(value: str | None, now_s: float) -> float | None:
     try:
         when = datetime.fromisoformat(value or "")
-    except ValueError:
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return max(0.0, when.timestamp() - now_s)
+    except (ValueError, OverflowError):
         return None
-
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0.0, when.timestamp() - now_s)

@@ -138,6 +138,10 @@ def decode(*chunks: dict[str, Any] | str) -> tuple[list[Any], Answer]:
         pytest.param(None, None, id="null"),
         pytest.param({"prompt_tokens": 0, "completion_tokens": 0}, None, id="zeros"),
         pytest.param({"prompt_tokens": "9"}, None, id="no numbers"),
+        pytest.param({"prompt_tokens": 9.0, "completion_tokens": 2.0}, Usage(9, 2), id="fractions"),
+        pytest.param({"prompt_tokens": 9.5}, None, id="half a token"),
+        pytest.param({"input_tokens": 9, "output_tokens": 2}, Usage(9, 2), id="other names"),
+        pytest.param({"total_tokens": 11}, None, id="the total alone"),
     ],
 )
 def test_usage(usage: dict[str, Any] | None, expected: Usage | None) -> None:

@@ -112,7 +112,7 @@ ANSWERS: list[tuple[str, int, object, Meaning]] = [
         "content",
     ),
     ("openai", 401, openai(f"Incorrect API key provided: {KEY}", code="invalid_api_key"), "key"),
-    ("openai", 403, openai(code="unsupported_country_region_territory"), "key"),
+    ("openai", 403, openai(code="unsupported_country_region_territory"), "request"),
     ("openai", 404, openai(code="model_not_found"), "address"),
     ("openai", 400, openai(type="invalid_request_error", param="messages"), "request"),
     ("openai", 429, openai(type="usage_limit_reached", resets_in_seconds=86400), "retry"),
@@ -258,6 +258,30 @@ ANSWERS: list[tuple[str, int, object, Meaning]] = [
     ("a proxy", 501, openai("no such method"), "request"),
     ("a proxy", 418, "I'm a teapot", "request"),
     ("a proxy", 503, "", "retry"),
+    ("a firewall", 403, "<html><title>Just a moment...</title></html>", "request"),
+    ("a firewall", 401, "<html><title>401 Authorization Required</title></html>", "key"),
+    ("a proxy", 400, "Error code: 400 - {'code': 'context_length_exceeded'}", "overflow"),
+    (
+        "a gateway",
+        400,
+        {"error": [{"message": "m", "code": "context_length_exceeded"}]},
+        "overflow",
+    ),
+    ("a gateway", 400, {"errors": [{"code": 10000, "message": "Invalid API key"}]}, "key"),
+    ("a gateway", 400, {"error": {"msg": "Incorrect API key provided"}}, "key"),
+    (
+        "aws",
+        400,
+        "<Error><Message>Input is too long for requested model</Message></Error>",
+        "overflow",
+    ),
+    ("aws", 400, {"Message": "Input is too long for requested model."}, "overflow"),
+    *(
+        ("cloudflare", status, "<html><title>x | 5xx</title></html>", "retry")
+        for status in range(520, 531)
+    ),
+    *(("anyone", status, "", "request") for status in (406, 407, 410, 415, 421, 431, 451, 505)),
+    *(("anyone", status, "", "retry") for status in (408, 425, 498, 499, 507, 599)),
 ]
 
 
@@ -328,6 +352,24 @@ STREAMED: list[tuple[str, object, Meaning]] = [
     ("ollama", {"error": "an error was encountered while running the model"}, "retry"),
     ("anyone", {"error": "something unheard of"}, "retry"),
     ("anyone", {"error": {"code": "new_code", "message": "unheard of"}}, "retry"),
+    ("anyone", {"error": [{"message": "m", "code": 400}]}, "request"),
+    ("anyone", {"error": ["no capacity"]}, "retry"),
+    ("anyone", {"error": True, "message": "invalid api key"}, "key"),
+    ("anyone", {"error": 400, "message": "m"}, "request"),
+    ("anyone", {"error": {"code": 400, "msg": "credit balance is too low"}}, "account"),
+    ("anyone", {"success": False, "errors": [{"code": 401, "message": "m"}]}, "key"),
+    ("dashscope", {"code": "InvalidParameter", "message": "m", "request_id": "r"}, "request"),
+    ("dashscope", {"code": "Arrearage", "message": "m", "request_id": "r"}, "account"),
+    (
+        "minimax",
+        {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
+        "account",
+    ),
+    (
+        "minimax",
+        {"base_resp": {"status_code": 2013, "status_msg": "context window exceeds limit"}},
+        "overflow",
+    ),
 ]
 
 
@@ -350,6 +392,57 @@ def test_an_error_inside_a_stream(body: object, meaning: Meaning) -> None:
 def failed(status: int, body: object, **headers: str) -> Failure:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return classify(read_report(text_of(body), status=status), endpoint(), headers=named)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"error": None, "message": "hello"},
+        {"error": "", "errors": []},
+        {"error": {}},
+        {"error": False},
+        {"error": 0},
+        {"error": [None, "", {}]},
+        {"code": 0, "message": "hello"},
+        {"code": 200, "message": "success"},
+        {"code": "OK", "message": "success"},
+        {"code": "x", "message": "m", "choices": []},
+        {"code": "x", "message": ""},
+        {"detail": "m", "choices": []},
+        {"detail": None},
+        {"base_resp": {"status_code": 0, "status_msg": ""}},
+        {"base_resp": None},
+        {"message": {"content": "hello"}, "done": False},
+        {},
+        [],
+        [[]],
+        "error",
+        7,
+        None,
+    ],
+)
+def test_what_is_no_report_is_not_taken_for_one(value: object) -> None:
+    assert report_of(value) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": ["one", "two"]}, "one"),
+        ({"error": {"msg": "m"}}, "m"),
+        ({"error": {"detail": "m"}}, "m"),
+        ({"error": "invalid_client", "error_description": "m"}, "invalid_client"),
+        ({"errors": [{"message": "m"}]}, "m"),
+        ({"Message": "m"}, "m"),
+        (
+            "<?xml version='1.0'?><Error><Code>c</Code><Message>m\n n</Message></Error>",
+            'an XML document, "m n"',
+        ),
+        ("<html><body><h1>Bad  Gateway</h1></body></html>", 'an HTML page, "Bad Gateway"'),
+    ],
+)
+def test_the_words_of_a_report_are_found(body: object, words: str) -> None:
+    assert read_report(text_of(body), status=400).message == words
 
 
 def test_a_key_that_is_no_key_is_told_as_one_whatever_its_status() -> None:

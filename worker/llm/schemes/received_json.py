@@ -54,5 +54,6 @@ def object_in(value: object) -> dict[str, object]:
 
 
 def count_in(*values: object) -> int | None:
-    """Return the first of `values` that is a count, or None."""
-    return next((v for v in values if type(v) is int and v >= 0), None)
+    """Return the first of `values` that is a count, or None. Some servers count in fractions."""
+    counts = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    return next((v for v in counts if type(v) is int and v >= 0), None)

@@ -41,7 +41,8 @@ def _read(usage: Mapping[str, object]) -> Usage | None:
         details.get("cache_creation_tokens"),  # LiteLLM
         usage.get("cache_creation_input_tokens"),  # LiteLLM
     )
-    prompt = count_in(usage.get("prompt_tokens")) or None
+    # Responses and its kin have other names for the same, which some proxies keep.
+    prompt = count_in(usage.get("prompt_tokens"), usage.get("input_tokens")) or None
     if prompt is not None and cache_read is not None and cache_read > prompt:
         prompt += cache_read  # The part cannot be larger than the whole: it is not inside (xAI).
 
@@ -50,7 +51,7 @@ def _read(usage: Mapping[str, object]) -> Usage | None:
 
 
 def _output(usage: Mapping[str, object]) -> int | None:
-    output = count_in(usage.get("completion_tokens"))
+    output = count_in(usage.get("completion_tokens"), usage.get("output_tokens"))
     reasoning = count_in(object_in(usage.get("completion_tokens_details")).get("reasoning_tokens"))
     parts = (count_in(usage.get("prompt_tokens")), output, reasoning)
     # xAI counts reasoning apart: the total tells.

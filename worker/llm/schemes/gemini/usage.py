@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from worker.llm.schemes.received_json import count_in
 from worker.llm.types import Usage
 
 _KEYS = (
@@ -28,8 +29,8 @@ class UsageReader:
             return
 
         for key in _KEYS:
-            count = usage.get(key)
-            if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+            count = count_in(usage.get(key))
+            if count is not None:
                 # A zero behind a number is a field that was left out on the way.
                 self._counts[key] = count or self._counts.get(key, 0)
 
@@ -38,7 +39,8 @@ class UsageReader:
         prompt, used_by_tools, cached, said, thought = map(self._counts.get, _KEYS)
         output = None if said is None and thought is None else (said or 0) + (thought or 0)
         read = Usage(
-            input_tokens=None if prompt is None else prompt + (used_by_tools or 0),
+            # No prompt is of no tokens: a zero is a field that nobody filled in.
+            input_tokens=prompt + (used_by_tools or 0) if prompt else None,
             output_tokens=output,
             cache_read=cached,
         )
