@@ -217,9 +217,12 @@ def result(of: ToolCall) -> ToolResult:
     return ToolResult(new_uid(), of.call_id, of.call_uid, "noted", None, is_error=False)
 
 
+ONE_CALL_EACH = [(call(colour, colour=colour),) for colour in ("red", "green", "pink")]
+
+
 @pytest.mark.moves_prefix("requests without and with tools")
 async def test_a_call_is_held_to_its_tools_schema_and_its_result_goes_back(stream: Stream) -> None:
-    said = shown((call("c1", colour="red"),), (call("c2", colour="green"),))
+    said = shown(*ONE_CALL_EACH)
     _, without = await stream(said, max_tokens=1)
     events, answer = await stream(said, NOTE)
     assert answer.usage.input_tokens > without.usage.input_tokens + 50  # it was told of the tool
@@ -257,7 +260,7 @@ async def test_several_calls_come_in_one_answer(stream: Stream) -> None:
 
 
 async def test_a_call_that_the_cap_cuts_is_no_call(stream: Stream) -> None:
-    said = shown((call("c1", colour="red"),), (call("c2", colour="green"),))
+    said = shown(*ONE_CALL_EACH)
     _, answer = await stream(said, NOTE, max_tokens=12)
     assert answer.stop_reason == "max_tokens"
     assert not any(isinstance(part, ToolCall) for part in answer.parts)
@@ -270,7 +273,7 @@ async def test_an_answer_is_held_to_a_schema_unless_there_are_tools_to_call(stre
         "properties": {"colour": {"type": "string", "enum": ["zq-19"]}},
         "required": ["colour"],
     }
-    said = shown((call("c1", colour="red"),), (call("c2", colour="green"),))
+    said = shown(*ONE_CALL_EACH)
     _, answer = await stream(said, response_schema=schema)
     assert json.loads("".join(part.text for part in answer.parts)) == {"colour": "zq-19"}
     _, answer = await stream(said, NOTE, response_schema=schema)
