@@ -9,6 +9,8 @@ from worker.llm.endpoint import Endpoint
 from worker.llm.failures import bad_answer
 
 _PIECE_BYTES = 1 << 16
+# Encodings that are none, whatever the header is good for: "none" keeps proxies from compressing.
+_PLAIN = frozenset({"", "identity", "none", "utf-8", "utf8", "binary", "chunked"})
 _BLANK = b" \t\r\n\xef\xbb\xbf"  # white space and the byte order mark
 
 
@@ -57,7 +59,7 @@ async def read_head(pieces: AsyncIterator[bytes], endpoint: Endpoint) -> tuple[b
 
 
 def _cutter(encoding: str, provider: str) -> Callable[[bytes], Iterator[bytes]]:
-    if encoding in {"", "identity"}:
+    if _PLAIN.issuperset(map(str.strip, encoding.split(","))):
         return _cut
     if encoding in {"gzip", "x-gzip", "deflate"}:
         return _inflater()
@@ -72,13 +74,21 @@ def _cut(chunk: bytes) -> Iterator[bytes]:
 
 
 def _inflater() -> Callable[[bytes], Iterator[bytes]]:
-    """Return what decompresses gzip or zlib, a bounded piece at a time."""
+    """Return what decompresses gzip or zlib, a bounded piece at a time.
+
+    A body may be several of them, one behind the other; what follows and is neither is left out.
+    """
     machine = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def inflate(chunk: bytes) -> Iterator[bytes]:
-        while chunk and not machine.eof:
+        nonlocal machine
+        while chunk:
+            if machine.eof:
+                if chunk[:1] != b"\x1f":
+                    return
+                machine = zlib.decompressobj(zlib.MAX_WBITS | 32)
             piece = machine.decompress(chunk, _PIECE_BYTES)
-            chunk = machine.unconsumed_tail
+            chunk = machine.unused_data if machine.eof else machine.unconsumed_tail
             if piece:
                 yield piece
 

@@ -20,9 +20,15 @@ from worker.llm.scheme import Framing
 _WHOLE = {"sse": (b"{", b"[", b"<"), "ndjson": (b"[", b"<")}
 _BOM = b"\xef\xbb\xbf"
 
-# Anthropic's `ping` and OpenAI's `keepalive` have data, and it says nothing.
+# Anthropic's `ping` and OpenAI's `keepalive` have data, and it says nothing. Proxies have others.
 _LONGEST_KEEP_ALIVE = 128
-_KEEP_ALIVE = re.compile(rb'\{\s*"type"\s*:\s*"(?:ping|keep-?alive|heartbeat)"')
+_KEEP_ALIVE = re.compile(
+    rb'\{\s*"type"\s*:\s*"(?:ping|keep-?alive|heartbeat)"'
+    rb'|\s*(?:null|\{\s*\}|"?(?:ping|keep-?alive|heartbeat)"?)?\s*\Z',
+    re.IGNORECASE,
+)
+_FIELDS = (b":", b"data", b"event", b"id", b"retry")
+_LONGEST_STRAY = 500
 
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _BRACKETS = re.compile(r"[\[{]+|[\]}]+")
@@ -95,13 +101,17 @@ class ServerSentEvents:
     """Cuts `text/event-stream`. Comments, names, ids and keep-alives say nothing and are left out.
 
     A report of an error that stands bare between the events, as Gemini's server writes it, is
-    handed on as if it were one.
+    handed on as if it were one. So are the first words of a body that has no event at all: they say
+    what it is.
     """
 
     def __init__(self, limits: StreamLimits, provider: str) -> None:
         self._waiting = _Waiting(limits, provider)
+        self._limits = limits
         self._data: list[bytes] = []
         self._bare: list[bytes] = []
+        self._stray = b""
+        self._has_events = False
         self._is_after_return = False
         self._has_begun = False
 
@@ -133,6 +143,7 @@ class ServerSentEvents:
         if rest:
             waiting.keep(rest)
         if texts:
+            self._has_events = True
             waiting.event = len(rest) + (sum(map(len, data)) if data else 0)
         return texts
 
@@ -141,12 +152,22 @@ class ServerSentEvents:
         self._waiting.check()
 
     def close(self) -> list[str]:
-        """Return the bare report at the end, if there is one: an event without an end is none."""
+        """Return what stands at the end: a bare report, or an event that is whole but for its end.
+
+        That is one whose data is one JSON value, or an end marker; any other may have been cut.
+        """
         texts: list[str] = []
         self._other(self._waiting.taken(b""))
-        self._data.clear()
+        if not self._is_whole(_text(b"\n".join(self._data))):
+            self._data.clear()
         self._end(texts)
+        if self._stray and not (texts or self._has_events):
+            texts.append(_text(self._stray))
         return texts
+
+    def _is_whole(self, data: str) -> bool:
+        is_object = data.rstrip().endswith(("}", "]")) and fault_of(data, self._limits) is None
+        return data.strip() == "[DONE]" or (is_object and read_json(data) is not None)
 
     def _with_newlines(self, piece: bytes) -> bytes:
         """Return `piece` with 0x0A as the only end of a line."""
@@ -162,6 +183,10 @@ class ServerSentEvents:
             self._bare.append(line)
         elif line == b"data":  # a field without a colon: its value is empty
             self._data.append(b"")
+        elif not self._stray and not line.startswith(_FIELDS):
+            # The last line of a broken stream may be half a field.
+            is_half = any(field.startswith(line) for field in _FIELDS)
+            self._stray = b"" if is_half else line[:_LONGEST_STRAY]
 
     def _end(self, texts: list[str]) -> None:
         if self._bare:

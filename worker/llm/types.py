@@ -18,6 +18,9 @@ StopReason: TypeAlias = Literal[
 ]
 JsonObject: TypeAlias = "Mapping[str, object]"
 
+RUNS_NOTHING: frozenset[StopReason] = frozenset({"refusal", "content_filter"})
+"""How an answer ends whose calls, if it has any, must not be run."""
+
 
 @frozen
 class ToolSpec:

@@ -234,6 +234,29 @@ def test_arguments_may_come_with_the_start_of_the_block() -> None:
     assert ToolCallArgsDelta("a", '{"path":"ä"}') in events
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (None, "{}"),
+        ([], "{}"),
+        ("", "{}"),
+        ([1], "[1]"),
+        (5, "5"),
+        ('{"p":1}', '{"p":1}'),
+        ('{"p":1,}', '{"p":1,}'),
+    ],
+)
+def test_i07_what_a_block_begins_with_is_kept_as_it_came(given: Any, kept: str) -> None:
+    """I07, I10: a tool must not run with nothing where something was sent."""
+    began = block(0, "tool_use", id="a", name="read", input=given)
+    _, answer = decode(start(), *began, end("tool_use"), STOP)
+    assert calls(answer) == [("a", "read", kept)]
+    _, answer = decode(
+        {"type": "message", "content": [began[0]["content_block"]], "stop_reason": "tool_use"}
+    )
+    assert calls(answer) == [("a", "read", kept)]
+
+
 def test_a_call_without_an_id_gets_one() -> None:
     _, answer = decode(start(), *call(0, "", '{"p":1}'), end("tool_use"))
     ((call_id, _, _),) = calls(answer)
@@ -244,6 +267,31 @@ def test_an_empty_text_block_is_no_part() -> None:
     # B02
     _, answer = decode(start(), *text(0), *call(1, "a", "{}"), end("tool_use"))
     assert [type(part) for part in answer.parts] == [ToolCall]
+
+
+def test_a_block_may_begin_with_its_first_delta() -> None:
+    """Siblings of I24: nothing that was said is lost where a proxy leaves the beginning out."""
+    events, answer = decode(
+        start(),
+        *block(0, "thinking", {"type": "thinking_delta", "thinking": "Hm"})[1:],
+        *text(1, "Hel", "lo")[1:],
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "!"}},
+        end(),
+        STOP,
+    )
+    assert events == [ReasoningDelta("Hm"), TextDelta("Hel"), TextDelta("lo")]
+    assert [part.text for part in answer.parts if not isinstance(part, ToolCall)] == ["Hm", "Hello"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"type": "message"}, {}], ids=["as documented", "without its type"]
+)
+@pytest.mark.parametrize("content", ["Hi", [{"type": "text", "text": "Hi"}]])
+def test_an_answer_that_was_not_streamed_is_read(more: Event, content: object) -> None:
+    whole = {"id": "m", "role": "assistant", "content": content, "stop_reason": "max_tokens"}
+    events, answer = decode({**whole, **more, "usage": {"input_tokens": 3, "output_tokens": 2}})
+    assert events == [TextDelta("Hi")]
+    assert answer == Answer((Text("Hi"),), "max_tokens", Usage(3, 2), "claude")
 
 
 def test_blocks_and_events_that_are_none_of_ours_are_skipped() -> None:
@@ -493,6 +541,8 @@ def test_of_two_messages_in_one_stream_the_second_is_the_answer(second: str) -> 
         ({"input_tokens": 7}, {"input_tokens": None, "output_tokens": 2}, Usage(7, 2)),
         ({"input_tokens": 0}, {"output_tokens": 0}, None),
         ({"input_tokens": -1}, {"output_tokens": True}, None),
+        ({"input_tokens": 0}, {"input_tokens": 0, "output_tokens": 2}, Usage(None, 2)),
+        ({"input_tokens": 7.0}, {"output_tokens": 2.0}, Usage(7, 2)),
         # What was written is told by age as well.
         (
             {
@@ -510,6 +560,15 @@ def test_of_two_messages_in_one_stream_the_second_is_the_answer(second: str) -> 
 def test_usage(first: Event, last: Event, usage: Usage | None) -> None:
     _, answer = decode(start(**first), *text(0, "Hi"), end(**last), STOP)
     assert answer.usage == usage
+
+
+def test_usage_is_read_where_proxies_put_it() -> None:
+    """Siblings of I25."""
+    counts = {"input_tokens": 3, "output_tokens": 2}
+    inside = end()
+    inside["delta"]["usage"] = counts
+    for last in ((inside, STOP), (end(), STOP | {"usage": counts})):
+        assert decode(start(), *text(0, "Hi"), *last)[1].usage == Usage(3, 2)
 
 
 def test_a_usage_that_is_null_is_no_number() -> None:

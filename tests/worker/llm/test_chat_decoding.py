@@ -442,6 +442,86 @@ def test_a_whole_completion_is_read_like_a_stream() -> None:
     assert answer.usage == Usage(5, 2)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"tool_calls": {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"p":'}}},
+        {"function_call": {"name": "f", "arguments": '{"p":'}},
+        {"tool_calls": None, "function_call": {"name": "f", "arguments": '{"p":'}},
+    ],
+    ids=["no list", "of the time before lists", "null beside it"],
+)
+def test_calls_in_other_clothes_are_calls(first: dict[str, Any]) -> None:
+    """Siblings of I28: nothing that is a call is lost without a word."""
+    key = "function_call" if first.get("function_call") else "tool_calls"
+    rest: dict[str, Any] = {"arguments": "1}"} if key == "function_call" else {}
+    more = {key: rest or {"index": 0, "function": {"arguments": "1}"}}}
+    assert [found[1:] for found in calls(first, more, finish="function_call")] == [("f", '{"p":1}')]
+
+
+def test_i06_a_call_behind_the_finish_reason_is_a_call() -> None:
+    """I06, the other way round: the finish reason came too early."""
+    events, answer = decode(
+        chunk({"content": "Hi"}),
+        chunk(finish="tool_calls"),
+        chunk(call_delta(0, "a", "f", "{}")),
+        DONE,
+    )
+    assert [type(part) for part in answer.parts] == [Text, ToolCall]
+    assert answer.stop_reason == "tool_calls"
+    assert [event for event in events if isinstance(event, ToolCallDone)] == [
+        ToolCallDone("a", "f", "{}")
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [5, 1.5, True, [1], ["a"], '"text"', "[]", "{}{}", '{"a":1,}']
+)
+def test_i07_arguments_of_another_kind_are_kept_and_not_taken_for_none(arguments: Any) -> None:
+    """I07, I10: what was received is kept; the worker answers it with an error."""
+    delta = call_delta(0, "a", "f")
+    delta["tool_calls"][0]["function"]["arguments"] = arguments
+    ((_, _, kept),) = calls(delta)
+    assert kept == (arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+
+@pytest.mark.parametrize("indexes", [(1,), (0, 1), (1, 0), ("0",), (None,)])
+def test_one_answer_is_read_of_several(indexes: tuple[Any, ...]) -> None:
+    """Siblings of I13: choices that are numbered from 1, or that nobody asked for."""
+    texts = {index: f"of {index}" for index in indexes}
+    choices = [{"index": at, "delta": {"content": said}} for at, said in texts.items()]
+    ends = [{"index": at, "delta": {}, "finish_reason": "stop"} for at in indexes]
+    _, answer = decode({"choices": choices}, {"choices": None}, {"choices": ends}, DONE)
+    first = min(indexes) if len(indexes) > 1 else indexes[0]
+    assert answer.parts == (Text(texts[first]),)
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop_reason"),
+    [
+        ("MAX_TOKENS", "max_tokens"),
+        ("STOP", "end"),
+        ("end_turn", "end"),
+        ("eos", "end"),
+        ("something new", "end"),
+        ("SAFETY", "content_filter"),
+        ("recitation", "content_filter"),
+        (None, "end"),
+        ("", "end"),
+        (7, "end"),
+    ],
+)
+def test_finish_reasons_of_other_worlds(reason: Any, stop_reason: str) -> None:
+    assert decode(chunk({"content": "Hi"}, finish=reason), DONE)[1].stop_reason == stop_reason
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "refusal", "sensitive"])
+def test_what_was_filtered_or_refused_runs_nothing(reason: str) -> None:
+    """Siblings of F04: as in the other dialects."""
+    assert calls(call_delta(0, "a", "f", "{}"), finish=reason) == []
+    assert calls({"refusal": "No."}, call_delta(0, "a", "f", "{}"), finish="stop") == []
+
+
 # --- errors -------------------------------------------------------------------------------------
 
 

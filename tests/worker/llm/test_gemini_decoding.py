@@ -443,6 +443,15 @@ def test_beside_whole_calls_an_unreadable_one_is_no_matter(reason: str) -> None:
     assert len(answer.parts) == 1
 
 
+@pytest.mark.parametrize("indexes", [(1,), (0, 1), (1, 0)])
+def test_one_answer_is_read_of_several(indexes: tuple[int, ...]) -> None:
+    """Siblings of I13."""
+    candidates = [chunk(text(f"of {at}"), index=at)["candidates"][0] for at in indexes]
+    ends = [{"index": at, "finishReason": "STOP"} for at in indexes]
+    _, answer = decode({"candidates": candidates}, {"candidates": None}, {"candidates": ends})
+    assert answer.parts == (Text(f"of {min(indexes)}"),)
+
+
 # --- usage --------------------------------------------------------------------------------------
 
 
@@ -480,6 +489,8 @@ def test_what_is_not_said_is_none() -> None:
     assert usage() is None
     assert usage(None, "odd", {}, {"promptTokenCount": True, "candidatesTokenCount": -1}) is None
     assert usage({"promptTokenCount": 0, "candidatesTokenCount": 0}) is None
+    assert usage({"promptTokenCount": 0, "candidatesTokenCount": 2}) == Usage(None, 2)
+    assert usage({"promptTokenCount": 9.0, "candidatesTokenCount": 2}) == Usage(9, 2)
 
 
 # --- errors -------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def test_any_split_of_the_bytes_gives_the_same(cuts: list[int]) -> None:
 
 
 async def test_cut_at_every_byte_nothing_hangs_and_nothing_partial_is_whole() -> None:
-    finished_at = STREAM.index(b'"tool_calls"}]}\n\n') + len(b'"tool_calls"}]}\n\n')
+    # The end of the line, and of the event, may be missing.
+    finished_at = STREAM.index(b'"tool_calls"}]}\n\n') + len(b'"tool_calls"}]}')
     cuts = range(len(STREAM))
     async with serving(lambda n: Reply([head(), STREAM[: cuts[n - 1]]])) as server:
         asked = client(server.base_url, retry=ONCE)

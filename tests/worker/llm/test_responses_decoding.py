@@ -424,6 +424,13 @@ def test_reasons_of_an_incomplete_answer(reason: str | None, stop_reason: str) -
     assert decode(*streamed_text(0, "Hi"), cut(reason))[1].stop_reason == stop_reason
 
 
+def test_what_was_filtered_or_refused_runs_nothing() -> None:
+    # Siblings of F04: as in the other dialects.
+    assert calls_of(decode(*streamed_call(0, "a", "{}"), cut("content_filter"))[1]) == []
+    _, answer = decode(done(0, refused("No.")), *streamed_call(1, "a", "{}"), ended())
+    assert (answer.parts, answer.stop_reason) == ((Text("No."),), "refusal")
+
+
 def test_a_call_that_the_cap_cut_is_dropped_and_whole_ones_stay() -> None:
     # I08, I23: half a call never runs, and is not repaired into a whole one.
     events, answer = decode(

@@ -12,6 +12,7 @@ from worker.llm.schemes.chat.calls import CallAssembler
 from worker.llm.schemes.chat.reasoning_details import Detail
 from worker.llm.schemes.clean_stream import CleanStream
 from worker.llm.types import (
+    RUNS_NOTHING,
     Answer,
     ReasoningDelta,
     StopReason,
@@ -91,8 +92,9 @@ class AnswerParts:
         return [*self._end_part(), *self.calls.close(is_cut=is_cut)]
 
     def answer(self, stop_reason: StopReason, usage: Usage | None) -> Answer:
-        """Return the whole answer, with the calls that were closed."""
-        return self._answer(stop_reason, usage, dict(self.calls.kept()))
+        """Return the whole answer, with the calls that were closed; what was refused runs none."""
+        calls = {} if stop_reason in RUNS_NOTHING else dict(self.calls.kept())
+        return self._answer(stop_reason, usage, calls)
 
     def partial(self, usage: Usage | None) -> Answer | None:
         """Return the text and reasoning so far, or None. No call is known to be whole yet."""

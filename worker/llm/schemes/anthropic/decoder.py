@@ -15,7 +15,8 @@ from worker.llm.schemes.anthropic.parts import (
     ThinkingPart,
     text_of,
 )
-from worker.llm.types import Answer, StopReason, StreamEvent, Usage
+from worker.llm.schemes.received_json import count_in
+from worker.llm.types import RUNS_NOTHING, Answer, StopReason, StreamEvent, Usage
 
 # Every other reason is an end; whether one with calls, the calls themselves say.
 _STOP_REASONS: dict[str, StopReason] = {
@@ -25,7 +26,8 @@ _STOP_REASONS: dict[str, StopReason] = {
     "refusal": "refusal",
     "sensitive": "content_filter",
 }
-_RUNS_NOTHING = frozenset({"refusal", "content_filter"})
+# What begins with a delta of a block that has no beginning of its own.
+_BEGINS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
 
 
 class AnthropicDecoder:
@@ -64,9 +66,13 @@ class AnthropicDecoder:
 
         event = read_json(data)
         if not isinstance(event, dict):
+            if self._message.stop_reason:
+                return []  # What follows may be anything; only a report takes the answer back.
             raise not_json(self._provider, data)
 
         kind = event.get("type")
+        if kind is None and event.get("role") == "assistant":
+            kind = "message"  # of proxies that do not stream
         if kind == "error" or not isinstance(kind, str):
             report = report_of(event)
             if report is None and kind != "error":
@@ -124,6 +130,7 @@ class AnthropicDecoder:
             case "message_delta":
                 yield from self._message_delta(_fields(event.get("delta")), event.get("usage"))
             case "message_stop":
+                self._message.note_usage(event.get("usage"))
                 yield from self._stop()
             case "message":
                 yield from self._whole(event)
@@ -153,6 +160,7 @@ class AnthropicDecoder:
         part = self._new_part(block)
         # What a server's own tools do, and blocks yet unknown, are nothing to us.
         self._message.open[index] = part
+        self._message.known.add(index)
         if part is None:
             return
 
@@ -173,13 +181,18 @@ class AnthropicDecoder:
                 return None
 
     def _block_delta(self, event: Fields) -> Iterator[StreamEvent]:
-        part = self._message.open.get(_index(event))
+        index, delta = _index(event), _fields(event.get("delta"))
+        kind = _BEGINS.get(text_of(delta.get("type")))
+        if kind and index not in self._message.known:
+            yield from self._block_start({"index": index, "content_block": {"type": kind}})
+        part = self._message.open.get(index)
         if part is not None:
             self._message.last = part
-            yield from part.add(_fields(event.get("delta")))
+            yield from part.add(delta)
 
     def _message_delta(self, delta: Fields, usage: object) -> Iterator[StreamEvent]:
         self._message.note_usage(usage)
+        self._message.note_usage(delta.get("usage"))
         reason = text_of(delta.get("stop_reason"))
         if reason:
             self._message.stop_reason = reason
@@ -194,7 +207,8 @@ class AnthropicDecoder:
         """Take a message that was not streamed."""
         self._start(message)
         content = message.get("content")
-        for index, block in enumerate(content if isinstance(content, list) else []):
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for index, block in enumerate(blocks if isinstance(blocks, list) else []):
             yield from self._block_start({"index": index, "content_block": block})
         yield from self._message_delta(message, None)
         yield from self._stop()
@@ -209,7 +223,7 @@ class AnthropicDecoder:
         message.open.clear()
         reason = _STOP_REASONS.get(message.stop_reason)
         calls = [part for part in message.parts if isinstance(part, CallPart)]
-        for call in [] if reason in _RUNS_NOTHING else calls:
+        for call in [] if reason in RUNS_NOTHING else calls:
             is_cut = reason == "max_tokens"
             is_last = call is message.parts[-1]
             if not call.is_kept and (not is_cut or call.is_whole(is_last=is_last)):
@@ -226,6 +240,8 @@ class _Message:
         """Whether its beginning came twice: its content may do so as well."""
         self.parts: list[Part] = []
         self.open: dict[int, Part | None] = {}
+        self.known: set[int] = set()
+        """The indexes of all blocks that have begun."""
         self.last: Part | None = None
         """The part that the last event was of."""
         self.stop_reason = ""
@@ -235,6 +251,7 @@ class _Message:
         """Take it that the content comes anew."""
         self.parts.clear()
         self.open.clear()
+        self.known.clear()
 
     def note_usage(self, usage: object) -> None:
         """Take counts. They grow, so the later ones hold; a zero after a number says nothing."""
@@ -245,13 +262,13 @@ class _Message:
 
 def _counts(usage: Fields) -> Iterator[tuple[str, int]]:
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens"):
-        count = _count(usage.get(name))
+        count = count_in(usage.get(name))
         if count is not None:
             yield name, count
 
-    written = _count(usage.get("cache_creation_input_tokens"))
+    written = count_in(usage.get("cache_creation_input_tokens"))
     if written is None:
-        by_age = [_count(value) for value in _fields(usage.get("cache_creation")).values()]
+        by_age = [count_in(value) for value in _fields(usage.get("cache_creation")).values()]
         known = [count for count in by_age if count is not None]
         written = sum(known) if known else None
     if written is not None:
@@ -267,7 +284,7 @@ def read_usage(counts: Mapping[str, int]) -> Usage | None:
     read = counts.get("cache_read_input_tokens")
     written = counts.get("cache_creation_input_tokens")
     prompt = [count for count in (counts.get("input_tokens"), read, written) if count is not None]
-    usage = Usage(sum(prompt) if prompt else None, counts.get("output_tokens"), read, written)
+    usage = Usage(sum(prompt) or None, counts.get("output_tokens"), read, written)
     return usage if usage.input_tokens or usage.output_tokens else None
 
 
@@ -278,8 +295,3 @@ def _fields(value: object) -> Fields:
 def _index(event: Fields) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else 0
-
-
-def _count(value: object) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return value if is_count and isinstance(value, int) else None

@@ -10,6 +10,7 @@ import orjson
 from worker.errors import BadAnswer
 from worker.items import Reasoning, Text, ToolCall
 from worker.llm.schemes.clean_stream import CleanStream
+from worker.llm.schemes.received_json import arguments_text
 from worker.llm.schemes.wording import is_json_object
 from worker.llm.types import (
     ReasoningDelta,
@@ -124,15 +125,17 @@ class CallPart:
         yield from self._tell(self._arguments.push(text))
 
     def close(self) -> Iterator[StreamEvent]:
-        """Take the end of the block. Arguments that did not come in deltas came at its start."""
+        """Take the end of the block. Arguments that did not come in deltas came at its start.
+
+        What came there and is no object is kept as it is: a tool must not run without it.
+        """
         if self._is_closed:
             return
 
         self._is_closed = True
         yield from self._tell(self._arguments.close())
         if not self._size:
-            given = self._given if isinstance(self._given, dict) else {}
-            yield from self._tell(self._arguments.push(orjson.dumps(given).decode()))
+            yield from self._tell(self._arguments.push(arguments_text(self._given) or "{}"))
 
     def keep(self) -> ToolCallDone:
         """Take it that the call is to be run, and return the event that says so."""

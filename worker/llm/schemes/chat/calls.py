@@ -138,12 +138,12 @@ class CallAssembler:
         return call
 
     def close(self, *, is_cut: bool) -> list[StreamEvent]:
-        """Take the end of all calls. With `is_cut`, those without whole arguments are dropped.
+        """Take the end of all calls; more may follow. With `is_cut`, only whole ones are kept.
 
         They were cut by the output cap; what is left of them must never run.
         """
-        kept = [call for call in self._calls if not is_cut or call.is_whole]
-        return [event for call in kept for event in call.close()]
+        left = [call for call in self._calls if not call.is_kept]
+        return [event for call in left if not is_cut or call.is_whole for event in call.close()]
 
     def all_whole(self) -> bool:
         """Tell whether every call has whole arguments, or none at all."""

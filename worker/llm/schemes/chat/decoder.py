@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from worker.items import Reasoning, Text, new_uid
 from worker.llm.failures import stream_broken
-from worker.llm.reports import Report, ReportedError, report_of
+from worker.llm.reports import Report, ReportedError, read_json, report_of
 from worker.llm.schemes.answer_parts import AnswerParts
 from worker.llm.schemes.chat.usage import read_usage
-from worker.llm.schemes.received_json import read_object
+from worker.llm.schemes.received_json import object_in, read_object
 from worker.llm.types import Answer, StopReason, StreamEvent, Usage
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -18,10 +18,13 @@ _STOP_REASONS: dict[str, StopReason] = {
     "model_length": "max_tokens",
     "model_context_window_exceeded": "max_tokens",
     "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
     "sensitive": "content_filter",
     "refusal": "refusal",
     "stop_sequence": "stop_sequence",
 }
+_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _FAILURES = {
     "abort": "the server gave up the answer",
     "error": "the answer failed",
@@ -50,8 +53,7 @@ class ChatDecoder:
         self._parts = AnswerParts(provider, model, new_id=new_id)
         self._finish_reason: str | None = None
         self._is_refused = False
-        self._is_closed = False
-        self._has_choice = False
+        self._index: int | None = None
         self._is_done = False
         self._usage: Usage | None = None
         # The last event that only repeated another: its usage is read when it matters.
@@ -63,7 +65,7 @@ class ChatDecoder:
         if self._finish_reason is not None:
             return True
         # Some servers end with the marker alone. It proves little where a call may be cut.
-        return self._is_done and self._has_choice and self._parts.calls.all_whole()
+        return self._is_done and self._index is not None and self._parts.calls.all_whole()
 
     @property
     def is_done(self) -> bool:
@@ -82,14 +84,16 @@ class ChatDecoder:
             return self._close()
 
         self._read_repeated()
-        chunk = read_object(data, self._provider)
+        # What follows a finish reason may be anything; only a report takes the answer back.
+        has_ended = self._finish_reason is not None
+        chunk = object_in(read_json(data)) if has_ended else read_object(data, self._provider)
         # Nulls and zeros of early chunks say nothing; the last real numbers hold.
         self._usage = read_usage(chunk) or self._usage
         report = report_of(chunk)
         if report is not None:
             raise ReportedError(report)
 
-        return [event for choice in _choices(chunk) for event in self._choice(choice)]
+        return [event for choice in self._choices(chunk) for event in self._choice(choice)]
 
     def more(self, text: str, data: str) -> None:
         """Take `text` as more of what the last event was a delta of; `data` may count tokens."""
@@ -122,8 +126,16 @@ class ChatDecoder:
             self._usage = read_usage(read_object(self._repeated, self._provider)) or self._usage
             self._repeated = ""
 
+    def _choices(self, chunk: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+        """Yield what belongs to the one answer that is read: the first, however it is numbered."""
+        choices = [(choice, choice.get("index")) for choice in _list(chunk.get("choices"))]
+        if choices and self._index is None:
+            self._index = min(index if isinstance(index, int) else 0 for _, index in choices)
+        for choice, index in choices:
+            if not isinstance(index, int) or index == self._index:
+                yield choice
+
     def _choice(self, choice: Mapping[str, object]) -> Iterator[StreamEvent]:
-        self._has_choice = True
         # A whole completion has the same fields under another name.
         whole = choice.get("message")
         delta = choice.get("delta") or whole
@@ -134,7 +146,7 @@ class ChatDecoder:
         if isinstance(reason, str) and reason in _FAILURES:
             raise ReportedError(report_of(choice) or Report(_FAILURES[reason]))
         if isinstance(reason, str) and reason:
-            self._finish_reason = reason
+            self._finish_reason = reason.lower()
         self._is_done = self._is_done or isinstance(whole, dict)
         yield from self._close()
 
@@ -149,10 +161,8 @@ class ChatDecoder:
             self._is_refused = True
             yield from self._parts.say(Text, refusal)
 
-        fragments = delta.get("tool_calls")
-        for position, fragment in enumerate(fragments if isinstance(fragments, list) else []):
-            if isinstance(fragment, dict):
-                yield from self._parts.fragment(fragment, position)
+        for position, fragment in enumerate(_fragments(delta)):
+            yield from self._parts.fragment(fragment, position)
 
     def _reasoning(self, delta: Mapping[str, object]) -> Iterator[StreamEvent]:
         details = list(_list(delta.get("reasoning_details")))
@@ -163,7 +173,7 @@ class ChatDecoder:
                 return
 
         # Some servers say the same in two of these fields.
-        fields = (delta.get(key) for key in ("reasoning_content", "reasoning", "reasoning_text"))
+        fields = (delta.get(key) for key in _REASONING)
         thought = next((value for value in fields if isinstance(value, str) and value), None)
         yield from self._parts.say(Reasoning, thought)
         if thought is None and not self._keeps_details:
@@ -181,10 +191,9 @@ class ChatDecoder:
         yield from self._parts.say(Text, block.get("text"))
 
     def _close(self) -> list[StreamEvent]:
-        if self._is_closed or not self.is_complete:
+        if not self.is_complete:
             return []
 
-        self._is_closed = True
         is_cut = _STOP_REASONS.get(self._finish_reason or "") == "max_tokens"
         return self._parts.close(is_cut=is_cut)
 
@@ -198,10 +207,13 @@ class ChatDecoder:
         return reason or ("tool_calls" if has_calls else "end")
 
 
-def _choices(chunk: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    for choice in _list(chunk.get("choices")):
-        if not choice.get("index"):
-            yield choice
+def _fragments(delta: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """Yield the fragments of calls: a list, a single one, or one of the time before lists."""
+    fragments = delta.get("tool_calls")
+    yield from _list([fragments] if isinstance(fragments, dict) else fragments)
+    old = delta.get("function_call")
+    if isinstance(old, dict) and not fragments:
+        yield {"function": old}
 
 
 def _list(value: object) -> Iterator[dict[str, object]]:

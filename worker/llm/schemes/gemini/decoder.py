@@ -25,6 +25,7 @@ from worker.llm.schemes.gemini.ends import (
 )
 from worker.llm.schemes.gemini.schema import UNNAMED
 from worker.llm.schemes.gemini.usage import UsageReader
+from worker.llm.schemes.received_json import count_in
 from worker.llm.types import Answer, ReasoningDelta, StopReason, StreamEvent, TextDelta
 from worker.text import clean_text, is_blank
 
@@ -65,6 +66,7 @@ class GeminiDecoder:
         self._calls = CallReader(new_id)
         # The parts in the order they began: something said, or the number of a call.
         self._parts: list[_Said | int] = []
+        self._index: int | None = None
         self._reason = ""
         self._is_done = False
         self._usage = UsageReader()
@@ -95,7 +97,8 @@ class GeminiDecoder:
         value = _parse(data)
         values = value if isinstance(value, list) else [value]
         chunks = [value for value in values if isinstance(value, dict)]
-        if len(chunks) < len(values):
+        # What follows a finish reason may be anything; only a report takes the answer back.
+        if len(chunks) < len(values) and not self._reason:
             raise not_json(self._provider, data)
 
         return [event for chunk in chunks for event in self._chunk(chunk)]
@@ -137,7 +140,7 @@ class GeminiDecoder:
     def _chunk(self, chunk: Mapping[str, object]) -> Iterator[StreamEvent]:
         self._read_repeated()
         self._usage.note(chunk)
-        candidate = _first_candidate(chunk)
+        candidate = self._candidate(chunk)
         report = report_of(chunk) or (blocked_prompt(chunk) if candidate is None else None)
         if report is not None:
             raise ReportedError(report)
@@ -150,6 +153,19 @@ class GeminiDecoder:
             if isinstance(part, dict):
                 yield from self._part(part)
         yield from self._end(candidate)
+
+    def _candidate(self, chunk: Mapping[str, object]) -> Mapping[str, object] | None:
+        """Return what belongs to the one answer that is read: the first, however numbered."""
+        found = chunk.get("candidates")
+        candidates = (
+            [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        )
+        indexes = [count_in(candidate.get("index")) or 0 for candidate in candidates]
+        if indexes and self._index is None:
+            self._index = min(indexes)
+
+        numbered = zip(candidates, indexes, strict=True)
+        return next((candidate for candidate, at in numbered if at == self._index), None)
 
     def _part(self, part: Mapping[str, object]) -> Iterator[StreamEvent]:
         signature = part.get("thoughtSignature")
@@ -248,12 +264,3 @@ def _parse(data: str) -> object:
             return json.loads(data)
         except (ValueError, RecursionError):
             return None
-
-
-def _first_candidate(chunk: Mapping[str, object]) -> Mapping[str, object] | None:
-    candidates = chunk.get("candidates")
-    for candidate in candidates if isinstance(candidates, list) else []:
-        if isinstance(candidate, dict) and not candidate.get("index"):
-            return candidate
-
-    return None

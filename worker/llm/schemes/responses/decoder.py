@@ -27,7 +27,7 @@ from worker.llm.schemes.responses.output import (
     objects,
     text_of,
 )
-from worker.llm.types import Answer, StopReason, StreamEvent, Usage
+from worker.llm.types import RUNS_NOTHING, Answer, StopReason, StreamEvent, Usage
 
 _FAILED = frozenset({"failed", "cancelled"})
 _ENDED = frozenset({"completed", "incomplete"})
@@ -114,6 +114,8 @@ class ResponsesDecoder:
                 parts.append(ToolCall(item.call_id, item.name, item.arguments, self._new_id()))
         has_calls = any(isinstance(part, ToolCall) for part in parts)
         stop_reason = self._stop_reason(has_calls=has_calls)
+        if stop_reason in RUNS_NOTHING:
+            parts = [part for part in parts if not isinstance(part, ToolCall)]
         return Answer(tuple(parts), stop_reason, self._usage, self._model)
 
     def partial(self) -> Answer | None:
@@ -285,7 +287,7 @@ def read_usage(usage: object) -> Usage | None:
     counted = object_in(usage)
     cached = object_in(counted.get("input_tokens_details"))
     read = Usage(
-        input_tokens=count_in(counted.get("input_tokens")),
+        input_tokens=count_in(counted.get("input_tokens")) or None,
         output_tokens=count_in(counted.get("output_tokens")),
         cache_read=count_in(cached.get("cached_tokens")),
         cache_write=count_in(cached.get("cache_write_tokens")),
