@@ -152,7 +152,10 @@ def _role(message: Mapping[str, object]) -> str:
 def _block(role: str, value: object) -> Block:
     if value == BRIDGE and role == "assistant":
         role = "bridge"  # words of ours, put where a template allows no user behind a tool
-    return Block(role, json.dumps(_unmarked(value), ensure_ascii=False))
+    plain = _unmarked(value)
+    if isinstance(plain, dict) and plain.keys() == {"type", "text"} and plain["type"] == "text":
+        plain = plain["text"]  # a text alone is shorthand for one part of it, and means the same
+    return Block(role, json.dumps(plain, ensure_ascii=False))
 
 
 def _unmarked(value: object) -> object:
