@@ -16,6 +16,7 @@ from tests.cases.conversations import (
 )
 from tests.pod.desk import Desk
 from tests.session_store.builders import a_store, audit, begun
+from tests.wire_rules import watch
 from worker.items import UserMessage, user_message
 
 TOOLS = '[tools]\npython = ["tests.cases.tools:{}"]\n'
@@ -45,6 +46,7 @@ def raw() -> Iterator[Callable[..., tuple[Deltas, str]]]:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
+                watch.current().saw(self.path, body, dict(self.headers))
                 deltas.asked.append(json.loads(body))
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")

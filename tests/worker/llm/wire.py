@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.wire_rules import watch
+
 
 def chunk(
     delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any
@@ -111,9 +113,11 @@ class WireServer:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         request = await reader.readuntil(b"\r\n\r\n")
-        lines = request.decode().lower().split("\r\n")
-        length = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
-        self.requests.append(request + await reader.readexactly(length))
+        first, *lines = request.decode().split("\r\n")
+        headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.requests.append(request + body)
+        watch.current().saw(first.split(" ")[1], body, headers)
         self.asked.set()
 
         reply = self.script(len(self.requests))
