@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, note, settings
 from hypothesis import strategies as st
 
 from tests.wire_rules.checker import api_of
-from tests.wire_rules.histories import HISTORIES, conversations
+from tests.wire_rules.histories import HISTORIES, PROVIDERS, conversations
 from tests.wire_rules.prefix import Prefixes
 from tests.wire_rules.targets import TARGETS, Target
 from worker.items import (
@@ -123,3 +123,19 @@ def test_any_conversation_keeps_its_prefix(
         note(body.decode())
         assert prefixes.check(api, target.check(body), "one client") is None
         assert body == target.encoder().encode(request)
+
+
+@EACH_TARGET
+def test_no_thought_and_no_proof_of_it_reaches_another_provider(target: Target) -> None:
+    """C10: a history of every provider; each is sent what it thought itself, or nothing."""
+    items: list[Item] = [HELLO]
+    for name in PROVIDERS:
+        words = f"thought-of-{name or 'nobody'}."
+        for signature, blob in ((f"sig-{words}", None), (None, f"blob-{words}")):
+            thought = Reasoning(words, signature, blob, name, "some-model")
+            items += [answer(thought, Text("Yes."), provider=name), user_message("And?")]
+
+    body = target.encoder().encode(evolve(PLAIN, items=tuple(repair(items)))).decode()
+
+    foreign = [n for n in PROVIDERS if n != target.provider]
+    assert [n for n in foreign if f"thought-of-{n or 'nobody'}." in body] == []
