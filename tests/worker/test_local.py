@@ -107,6 +107,15 @@ def is_gone(pid: int) -> bool:
     return state == "Z"
 
 
+BROKEN_VOCABULARY = packed(
+    [
+        *texts(general__architecture="llama"),
+        text("llama.context_length") + struct.pack("<II", 4, 512),
+        text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + struct.pack("<Q", 9) + b"b",
+    ]
+)
+
+
 # --- what the file says ---------------------------------------------------------------------
 
 
@@ -186,6 +195,7 @@ def test_no_damage_to_a_header_escapes_as_another_error(
         (header()[:60], "ends in the middle"),
         (header()[:-13], "ends in the middle"),
         (header(template="t")[:-1], "ends in the middle"),
+        (BROKEN_VOCABULARY, "ends in the middle"),
         (header(version=1), "version 1"),
         (header(context=0), "context length is 0"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 0), "no language model"),

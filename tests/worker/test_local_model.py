@@ -313,6 +313,7 @@ def test_without_tools_the_prompt_is_the_models_own(prompt: Callable[..., str]) 
 def test_with_tools_it_is_told_of_each_and_how_to_call_it(prompt: Callable[..., str]) -> None:
     told = prompt({"role": "system", "content": "Be brief."}, HI, tools=[ADD, NOTE])
     assert told.startswith("<|im_start|>system\nBe brief.\n\nYou can call these tools.")
+    assert told.count("<|im_start|>") == 3
     assert told.endswith(f"<|im_end|>\n{ASKING}")
     lines = told.partition("<tools>\n")[2].partition("</tools>")[0].splitlines()
     assert [json.loads(line) for line in lines] == [attrs.asdict(tool) for tool in (ADD, NOTE)]
@@ -330,21 +331,24 @@ def test_calls_and_results_are_told_in_their_order(
 
     calls = [sent("a", "note_colour", '{"colour": "red"}'), sent("b", "add", '{"a": 1, "b": 2}')]
     told = prompt(
+        {"role": "system", "content": "Be brief."},
         HI,
         {"role": "assistant", "content": "Both.", "tool_calls": calls},
         {"role": "tool", "tool_call_id": "a", "content": "noted"},
         {"role": "tool", "tool_call_id": "b", "content": "3"},
-        {"role": "assistant", "content": None, "tool_calls": calls[:1]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "a", "content": "again"},
         tools=tools,
     )
     first = '<tool_call>{"name": "note_colour", "arguments": {"colour": "red"}}</tool_call>'
     second = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
-    assert told.partition("<|im_start|>user\nHi<|im_end|>\n")[2] == (
+    before, _, after = told.partition("<|im_start|>user\nHi<|im_end|>\n")
+    assert before.startswith("<|im_start|>system\nBe brief.")
+    assert after == (
         f"<|im_start|>assistant\nBoth.\n{first}\n{second}<|im_end|>\n"
         "<|im_start|>user\n<tool_response>noted</tool_response><|im_end|>\n"
         "<|im_start|>user\n<tool_response>3</tool_response><|im_end|>\n"
-        f"<|im_start|>assistant\n{first}<|im_end|>\n"
+        f"<|im_start|>assistant\n{first}\n{second}<|im_end|>\n"
         "<|im_start|>user\n<tool_response>again</tool_response><|im_end|>\n"
         "<|im_start|>assistant\n"
     )

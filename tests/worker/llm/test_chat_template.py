@@ -34,7 +34,7 @@ ADDED = {
     "with an end of text": CHATML + "{% if done %}<|endoftext|>{% endif %}",
     "said, not used": CHATML.replace("{{ m.content }}", "No tools here. {{ m.content }}"),
     "quoted": CHATML + '{{ \'Use no tools.\' + "not \\" tools" }}',
-    "in a comment": "{# tools: none\n #}" + CHATML,
+    "in a comment": "{# tools: none\n {{ tools }} #}" + CHATML,
     "as a part of a name": CHATML + "{{ toolset }}{{ mytools_x }}",
 }
 NEVER = {
