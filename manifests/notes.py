@@ -12,8 +12,6 @@ from ._render import dotted
 from .loader import LoadedManifest
 from .schema_provider import FallbackProvider, ProviderSection
 
-KEYED_KINDS = ("anthropic", "openai", "openai_responses", "gemini")
-
 
 @frozen(kw_only=True)
 class Note:
@@ -59,8 +57,7 @@ def _key_notes(
     if variable is not None and not env.get(variable):
         yield _note(loaded, (*path, "api_key_env"), f"the variable {variable} is not set")
 
-    named = variable or provider.api_key_file or provider.api_key_command
-    if named is None and provider.kind in KEYED_KINDS and provider.base_url is None:
+    if provider.lacks_key:
         message = "names no key: api_key_env, api_key_file or api_key_command"
         yield _note(loaded, path, message)
 

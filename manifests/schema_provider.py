@@ -32,8 +32,20 @@ Price = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 SCRIPT_KINDS = ("scripted", "replay")
 UNREACHED_KINDS = ("local", *SCRIPT_KINDS)
 """Kinds that answer without a server of somebody's: they take no address and no key."""
+KEYED_KINDS = ("anthropic", "openai", "openai_responses", "gemini")
+"""Kinds that answer nobody without a key at their own address."""
 _URL_WORDS = 'must be a URL that begins with "http://" or "https://"'
 KEY_SOURCES = ("api_key_env", "api_key_file", "api_key_command")
+
+
+# What a kind asks at, appended to base_url: examples of other programs show the whole address.
+_ENDPOINTS = {
+    "anthropic": "/messages",
+    "openai": "/chat/completions",
+    "openai_responses": "/responses",
+    "openai_compatible": "/chat/completions",
+    "ollama": "/api/chat",
+}
 
 
 def _variable_name(text: str) -> str:
@@ -67,6 +79,10 @@ def _url(text: str, info: ValidationInfo) -> str:
 
     if parts.query or parts.fragment:
         raise mistake('must end with its path: "?…" and "#…" cannot be kept when paths are added')
+
+    endpoint = _ENDPOINTS.get(info.data.get("kind", ""))
+    if endpoint is not None and parts.path.rstrip("/").endswith(endpoint):
+        raise mistake(f'must end before "{endpoint}", which is added to it')
 
     return url
 
@@ -124,6 +140,14 @@ class FallbackProvider(Section):
             return self.kind
 
         return f"{self.kind}/{PurePath(self.model).name if self.kind == 'local' else self.model}"
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether no key is named, and the provider's own address asks for one."""
+        if self.kind not in KEYED_KINDS or self.base_url is not None:
+            return False
+
+        return not (self.api_key_env or self.api_key_file or self.api_key_command)
 
     @field_validator("model")
     @classmethod

@@ -12,6 +12,10 @@ _TEMPLATE = Path(__file__).with_name("templates") / "starter.toml"
 _NAME = 'name = "my-pod"'
 _PROVIDER = 'kind = "local"\nmodel = "SmolLM2-135M-Instruct"\n'
 
+_THRESHOLD = "# compact_threshold = 80000"
+# For windows that are smaller than those of the large providers.
+_THRESHOLDS = {"local": 5000, "ollama": 10000, "openai_compatible": 20000}
+
 # The lines of [provider], by its kind.
 _PROVIDERS = {
     "anthropic": """\
@@ -37,12 +41,15 @@ api_key_env = "GEMINI_API_KEY"
     "ollama": """\
 kind = "ollama"
 model = "qwen3:8b"                      # `ollama pull qwen3:8b` fetches it
+context_window = 16384                  # in tokens; Ollama loads the model with as much
 # base_url = "http://localhost:11434"
 """,
     "openai_compatible": """\
 kind = "openai_compatible"
 model = "my-model"
 base_url = "http://localhost:8080/v1"
+# context_window = 32768                # in tokens, as the server was started
+# server = "vllm"                       # or "llama.cpp", "lm_studio": what serves it
 # api_key_env = "MY_API_KEY"            # where the server asks for one
 # strict_alternation = true             # where it refuses two user messages in a row
 """,
@@ -71,4 +78,8 @@ def starter_manifest(kind: str, name: str) -> str:
         raise ValueError(f"a pod's name {WORDS[POD_NAME]}, at most {NAME_LENGTH} of them")
 
     text = _TEMPLATE.read_text(encoding="utf-8")
-    return text.replace(_PROVIDER, _PROVIDERS[kind]).replace(_NAME, f'name = "{name}"')
+    text = text.replace(_PROVIDER, _PROVIDERS[kind]).replace(_NAME, f'name = "{name}"')
+    if kind in _THRESHOLDS:
+        text = text.replace(_THRESHOLD, f"# compact_threshold = {_THRESHOLDS[kind]}")
+
+    return text

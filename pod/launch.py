@@ -32,7 +32,8 @@ from pod.protocol import Alert, EngineNotice
 from pod.providers import Provider, build_provider, check_cost_budget
 from pod.restore import take_up
 from pod.runs import RunDriver
-from pod.toolbox import load_hooks, load_tools, permission_hook, refuse_unbuilt, system_prompt
+from pod.toolbox import load_hooks, load_tools, permission_hook, system_prompt
+from pod.unbuilt import refuse_unbuilt
 from session_store import Durability, FileSessionStore, Session
 from session_store.masking import Masker
 from worker.hooks import Hook

@@ -7,6 +7,7 @@ works offline). This is the one home of that library. Prices are in US dollars.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -128,6 +129,11 @@ def _own_cost(usage: Usage, prices: PricesSection) -> float:
 
 
 # ------------------------------------------------------------------ the table
+
+
+def has_table() -> bool:
+    """Tell whether there is a table to look models up in: the extra `prices` is installed."""
+    return find_spec("genai_prices") is not None
 
 
 def _table_window(section: FallbackProvider) -> int | None:

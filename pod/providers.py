@@ -11,7 +11,8 @@ from pod.errors import NotBuilt, PricesMissing
 from pod.home import Home
 from pod.keys import NO_KEY, Key, read_key
 from pod.local_client import LocalClient
-from pod.model_table import ModelCard
+from pod.model_table import ModelCard, has_table
+from pod.unbuilt import BUILT_KINDS
 from worker.errors import WorkerError
 from worker.llm.types import LlmClient
 
@@ -28,9 +29,6 @@ BASE_URLS = {
     "ollama": "http://127.0.0.1:11434",
 }
 """Where each kind is, unless the manifest says otherwise."""
-
-BUILT_KINDS = (*BASE_URLS, "openai_compatible", "local", "scripted")
-"""The values of `provider.kind` that this version can speak to."""
 
 # Others are asked for typed answers in words: not all of their models take a schema with tools.
 _SCHEMA_KINDS = frozenset({"openai", "openai_responses"})
@@ -120,10 +118,11 @@ def check_cost_budget(loaded: LoadedManifest) -> None:
         return
 
     names = ", ".join(f"{card.provider}/{card.model}" for card in unpriced)
+    write = "write prices = { input = …, output = … }, in US dollars for a million tokens, "
     raise PricesMissing(
         f"{loaded.path}: budgets.run.cost limits what is spent, and no price is known for {names}",
-        hint="install the extra `prices`, or write prices = { input = …, output = … } (US dollars"
-        " for a million tokens) into the provider's section",
+        hint=("" if has_table() else "pip install 'podworker[prices]', or ")
+        + f"{write}beside the model",
     )
 
 

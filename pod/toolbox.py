@@ -6,8 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from pod.errors import NotBuilt, PluginFailed
-from pod.providers import BUILT_KINDS
+from pod.errors import PluginFailed
 from worker.errors import ToolDefinitionError, WorkerError
 from worker.hooks import Hook, Skip, ToolCallView
 from worker.text import clean_text
@@ -15,41 +14,6 @@ from worker.tools import Tool, tool
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest, PermissionsSection
-
-
-def refuse_unbuilt(loaded: LoadedManifest) -> None:
-    """Raise `NotBuilt` for whatever the manifest asks for and this version cannot do.
-
-    A section whose machinery is missing is never just ignored.
-    """
-    manifest = loaded.manifest
-    tools, compaction = manifest.tools, manifest.compaction
-    session = manifest.budgets.session
-    asked = {
-        f'provider.kind = "{manifest.provider.kind}"': manifest.provider.kind not in BUILT_KINDS,
-        "tools.builtin": bool(tools and tools.builtin),
-        "tools.mcp": bool(tools and tools.mcp),
-        "context.options": bool(manifest.context.options),
-        "memory.provider": bool(manifest.memory and manifest.memory.provider),
-        "budgets.session.requests": session.requests is not None,
-        "budgets.session.tokens": session.tokens is not None,
-        "budgets.session.cost": session.cost is not None,
-        "budgets.session.seconds": session.seconds is not None,
-        "compaction.compact_idle_seconds": bool(compaction and compaction.compact_idle_seconds),
-    }
-    named = [key for key, used in asked.items() if used]
-    if named:
-        words = "is" if len(named) == 1 else "are"
-        message = f"{loaded.path}: {', '.join(named)} {words} not built in this version"
-        raise NotBuilt(message, hint=_instead(manifest.provider.kind, len(named)))
-
-
-def _instead(kind: str, missing: int) -> str:
-    use_another = f"use one of {', '.join(BUILT_KINDS)}"
-    if kind in BUILT_KINDS:
-        return f"take {'it' if missing == 1 else 'them'} out of the manifest"
-
-    return use_another if missing == 1 else f"{use_another}, and take the rest out of the manifest"
 
 
 def load_tools(loaded: LoadedManifest) -> list[Tool]:

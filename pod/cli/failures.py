@@ -30,6 +30,7 @@ EXIT_CODES: dict[str, int] = {
     "pod.errors.NotBuilt": WRONG_USE,
     "pod.errors.PluginFailed": WRONG_USE,
     "pod.errors.PodError": FAILED,
+    "pod.errors.PricesMissing": WRONG_USE,
     "pod.models.ModelError": WRONG_USE,
     "session_store.errors.InvalidHistory": WRONG_USE,
     "session_store.errors.InvalidPodName": WRONG_USE,

@@ -24,7 +24,7 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding for a person."""
-        told = f"{self.level:<4}  {self.what:<11}  {self.detail}"
+        told = f"{self.level:<4}  {self.what:<14}  {self.detail}"
         return f"{told} — {self.advice}" if self.advice else told
 
 

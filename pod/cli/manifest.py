@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def check(context: click.Context, files: tuple[str, ...], as_json: bool) -> None
     """Name every mistake in each FILE; exit 2 when there is one.
 
     What a manifest needs from this machine and does not find here, such as the variable of a key,
-    is told as a note.
+    is told as a note; so is what it asks for and this version cannot do.
     """
     from manifests import ManifestError, launch_notes, load_manifest
 
@@ -41,7 +42,7 @@ def check(context: click.Context, files: tuple[str, ...], as_json: bool) -> None
             if not as_json:
                 click.echo(str(error), err=True)
         else:
-            notes = launch_notes(loaded, os.environ)
+            notes = (*launch_notes(loaded, os.environ), *_unbuilt(loaded))
             results.append(_accepted(name, loaded, notes))
             if not as_json:
                 _say_fine(name, loaded, notes)
@@ -63,12 +64,27 @@ def schema() -> None:
 
 @manifest.command()
 @click.argument("path", default="pod.toml", type=click.Path(path_type=Path))
-@click.option("--provider", "kind", default="local", help="The kind of provider [local].")
+@click.option(
+    "--provider",
+    "kind",
+    default="local",
+    metavar="KIND",
+    help="The kind of provider, such as anthropic, openai, gemini, ollama [local].",
+)
 @click.option("--name", help="The pod's name; default: that of the file.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 def init(path: Path, kind: str, name: str | None, force: bool) -> None:
-    """Write a manifest to start from to PATH [pod.toml]."""
-    from manifests import PROVIDER_KINDS, starter_manifest, suggested_pod_name
+    """Write a manifest to start from to PATH [pod.toml].
+
+    What it needs and does not find here, such as the variable of a key, is told as a note.
+    """
+    from manifests import (
+        PROVIDER_KINDS,
+        launch_notes,
+        load_manifest,
+        starter_manifest,
+        suggested_pod_name,
+    )
 
     if kind not in PROVIDER_KINDS:
         raise click.BadParameter(
@@ -81,7 +97,20 @@ def init(path: Path, kind: str, name: str | None, force: bool) -> None:
         raise click.BadParameter(str(error), param_hint="--name") from None
 
     _write(path, text, force=force)
-    click.echo(f'wrote {path}\n  try it: pod run {path} "Who are you?"')
+    loaded = load_manifest(path, env=os.environ)
+    click.echo(f"wrote {path}")
+    _say_notes((*launch_notes(loaded, os.environ), *_unbuilt(loaded)))
+    click.echo(f'  try it: pod run {path} "Who are you?"')
+
+
+def _unbuilt(loaded: LoadedManifest) -> Iterator[Note]:
+    """Yield a note for whatever a launch would refuse because this version cannot do it."""
+    from manifests import Note
+    from pod.unbuilt import unbuilt_keys
+
+    for named in unbuilt_keys(loaded.manifest):
+        key, _, value = named.partition(" = ")
+        yield Note(key=key, message=f"{value} is not built in this version".lstrip())
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
@@ -99,6 +128,10 @@ def _say_fine(name: str, loaded: LoadedManifest, notes: tuple[Note, ...]) -> Non
     shown = click.format_filename(name)
     pod, provider = loaded.manifest.pod, loaded.manifest.provider
     click.echo(f"{shown}: fine (pod {pod.name}, {provider.label})")
+    _say_notes(notes)
+
+
+def _say_notes(notes: tuple[Note, ...]) -> None:
     for note in notes:
         line = "" if note.line is None else f"line {note.line}  "
         click.echo(f"  note: {line}{note.key}: {note.message}")

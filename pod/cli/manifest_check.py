@@ -9,10 +9,12 @@ from attrs import frozen
 
 from manifests import LoadedManifest
 from manifests.schema_provider import ProviderSection
+from pod.compaction.thresholds import thresholds_for
 from pod.home import Home
 from pod.launch import open_store
-from pod.providers import check_cost_budget
-from pod.toolbox import load_hooks, load_tools, refuse_unbuilt, system_prompt
+from pod.providers import check_cost_budget, known_window
+from pod.toolbox import load_hooks, load_tools, system_prompt
+from pod.unbuilt import refuse_unbuilt
 from session_store import SessionStoreError
 
 from .findings import Finding, failed
@@ -43,6 +45,7 @@ class Checkup:
             yield from self._provider("summaries", manifest.compaction.provider)
 
         yield from _problem("budgets", lambda: check_cost_budget(self.loaded))
+        yield from self._sizes()
         yield self._engine()
         yield from self._tools()
         yield from _problem("prompts", lambda: system_prompt(self.loaded))
@@ -54,6 +57,27 @@ class Checkup:
             yield from check.findings()
 
     # ------------------------------------------------------------------ the rest
+
+    def _sizes(self) -> Iterator[Finding]:
+        """Yield what is wrong between the thresholds and the model's window, where it is known."""
+        manifest, section = self.loaded.manifest, self.loaded.manifest.provider
+        try:
+            window = known_window(self.loaded, self.home)
+        except OURS:  # the model's own line says what is wrong with it
+            return
+
+        sizes = thresholds_for(
+            manifest.compaction,
+            provider=section.kind,
+            model=section.model or section.kind,
+            window=window,
+        )
+        named = {"compact_threshold": sizes.compact, "compact_request_threshold": sizes.request}
+        for key, size in named.items():
+            if size is not None and window is not None and size >= window:
+                told = f"{key} is {size:,}, and the window of {window:,} is full before that"
+                advice = "three quarters of the window, or less, leave room for an answer"
+                yield Finding("warn", "compaction", told, advice)
 
     def _engine(self) -> Finding:
         from pod.context.discovery import BUILT_IN, find_engine

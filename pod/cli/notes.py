@@ -37,6 +37,8 @@ def _told(data: EventData) -> str | None:
         case protocol.ToolResult():
             told = f"{data.name} failed: " if data.is_error else f"{data.name}: "
             return f"  {told}{data.summary.removeprefix(told)}"
+        case protocol.Retry(delay_s=0):
+            return f"  {data.reason}"  # it says what is done at once
         case protocol.Retry():
             return f"  {data.reason}; trying again in {data.delay_s:.1f} s (try {data.attempt + 1})"
         case protocol.EngineNotice() | protocol.Alert():
@@ -69,7 +71,8 @@ def _detail(data: EventData) -> str | None:
         case protocol.RequestStart():
             return f"  request {data.request}: about {data.input_tokens:,} tokens"
         case protocol.Usage():
-            return f"  {tokens_in_and_out(data)}"
+            told = tokens_in_and_out(data)
+            return f"  {told}" if told else None
         case protocol.PruneApplied():
             results = counted(data.items, "tool result")
             return f"  pruned {results}: about {data.est_savings:,} tokens less in every request"

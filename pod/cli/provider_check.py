@@ -13,7 +13,12 @@ from urllib.request import getproxies, proxy_bypass
 from attrs import define, frozen
 
 from manifests import LoadedManifest
-from manifests.schema_provider import SCRIPT_KINDS, FallbackProvider, ProviderSection
+from manifests.schema_provider import (
+    KEY_SOURCES,
+    SCRIPT_KINDS,
+    FallbackProvider,
+    ProviderSection,
+)
 from pod.errors import KeyMissing, PodError
 from pod.home import Home
 from pod.keys import read_key
@@ -37,7 +42,7 @@ OURS = (PodError, WorkerError, ModelError, SessionStoreError)
 _NO_TOOLS_ADVICE = (
     "a pod without tools works; with them, take a model that was trained to call them"
 )
-_LOCAL_TRY_TIMEOUT_S = 600.0
+_LOCAL_PATIENCE = 10
 _TRY_TOKENS = 1024
 _TOOL = ToolSpec(
     "note_colour",
@@ -56,6 +61,8 @@ class ModelCheck:
     home: Home
     env: Mapping[str, str]
     is_trying: bool
+    limit_s: float = TRY_TIMEOUT_S
+    """How long a model may take for an answer, in seconds; a local one may take ten times that."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield what was found, as it is found."""
@@ -74,13 +81,14 @@ class ModelCheck:
 
             return
 
-        if kind not in SCRIPT_KINDS:
-            yield from (Finding("ok", self.what, told) for told in _known(provider.models[0]))
+        if kind not in (*SCRIPT_KINDS, "local"):
+            yield _known(self.what, provider.models[0])
 
         if kind in SCRIPT_KINDS:
             yield Finding("ok", self.what, f"{self.section.label}, nothing to connect to")
         elif self.is_trying:
-            yield from asyncio.run(_tried(self.what, provider))
+            limit_s = self.limit_s * (_LOCAL_PATIENCE if kind == "local" else 1)
+            yield from asyncio.run(_tried(self.what, provider, limit_s))
         elif provider.base_url:
             yield _reached(self.what, provider.base_url)
 
@@ -90,6 +98,10 @@ class ModelCheck:
             key = read_key(self.section, self.loaded, self.env)
         except OURS as error:
             return failed(what, error)
+
+        if self.section.lacks_key:
+            advice = f"name one with {', '.join(KEY_SOURCES[:-1])} or {KEY_SOURCES[-1]}"
+            return Finding("fail", what, f"{self.section.kind} wants one, none is named", advice)
 
         if key.value is None:
             return Finding("ok", what, "the manifest names none")
@@ -129,18 +141,20 @@ def _template(tools_told: ToolsTold) -> Iterator[Finding]:
         yield Finding("warn", "model", told, _NO_TOOLS_ADVICE)
 
 
-def _known(card: ModelCard) -> Iterator[str]:
-    """Yield what is known of a model without asking it."""
-    if card.provider == "local":
-        return
+def _known(what: str, card: ModelCard) -> Finding:
+    """Say what is known of a model without asking it."""
+    name = f"{card.provider}/{card.model}"
+    if card.context_window is None and card.provider == "ollama":
+        told = f"{name}: window not named, so the server takes its own, often a few thousand tokens"
+        return Finding("warn", what, told, "name it: context_window")
 
     window = f"{card.context_window:,} tokens" if card.context_window else "not known, so learned"
-    told = f"{card.provider}/{card.model}: window {window}"
+    told = f"{name}: window {window}"
     told += f" (says {card.source})" if card.context_window else ""
     if card.max_output_tokens:
         told += f", answers up to {card.max_output_tokens:,}"
 
-    yield f"{told}; {card.described_prices}"
+    return Finding("ok", what, f"{told}; {card.described_prices}")
 
 
 # ------------------------------------------------------------------ trying it
@@ -155,18 +169,22 @@ class _Trial:
     first_s: float | None = None
     pieces: int = 0
     retries: int = 0
+    last_failure: str = ""
+    """Why it was tried once more, in the provider's words."""
 
 
-async def _tried(what: str, provider: Provider) -> list[Finding]:
+async def _tried(what: str, provider: Provider, limit_s: float) -> list[Finding]:
     """Make two small requests, one of them for a tool call, and say what came of them."""
     found: list[Finding] = []
+    trial = _Trial()
     try:
         plain = LlmRequest(
             "Answer with one word.",
             [user_message("Say: fine")],
             options=RequestOptions(max_tokens=_TRY_TOKENS),
         )
-        trial = await _ask(provider, plain)
+        async with asyncio.timeout(limit_s):
+            await _ask(provider, plain, trial)
         found.extend(_said(what, provider, trial))
         calling = LlmRequest(
             "You note down colours by calling the tool.",
@@ -174,34 +192,39 @@ async def _tried(what: str, provider: Provider) -> list[Finding]:
             tools=(_TOOL,),
             options=RequestOptions(max_tokens=_TRY_TOKENS),
         )
-        found.append(_called(what, await _ask(provider, calling)))
+        trial = _Trial()
+        async with asyncio.timeout(limit_s):
+            await _ask(provider, calling, trial)
+        found.append(_called(what, trial))
     except WorkerError as error:
         found.append(failed(what, error))
     except TimeoutError:
-        found.append(Finding("fail", what, "no answer in time", "try it again later"))
+        told = f"no answer within {limit_s:g} s"
+        told += f": {trial.last_failure}" if trial.last_failure else ""
+        found.append(Finding("fail", what, told, "wait and try again, or use another model"))
     finally:
         await provider.client.aclose()
 
     return found
 
 
-async def _ask(provider: Provider, request: LlmRequest) -> _Trial:
-    client, trial = provider.client, _Trial()
-    limit_s = _LOCAL_TRY_TIMEOUT_S if client.provider == "local" else TRY_TIMEOUT_S
+async def _ask(provider: Provider, request: LlmRequest, trial: _Trial) -> None:
+    """Send `request` and note in `trial` what comes of it."""
+    stream = provider.client.stream(request)
     began_s = time.monotonic()
-    async with asyncio.timeout(limit_s), aclosing(client.stream(request)) as stream:
+    async with aclosing(stream):
         async for event in stream:
             match event:
                 case Answered():
                     trial.answer = event.answer
                 case Retrying():
                     trial.retries += 1
+                    trial.last_failure = event.reason
                 case _:
                     trial.pieces += 1
                     trial.first_s = trial.first_s or time.monotonic() - began_s
 
     trial.took_s = time.monotonic() - began_s
-    return trial
 
 
 def _said(what: str, provider: Provider, trial: _Trial) -> Iterator[Finding]:
@@ -214,6 +237,9 @@ def _said(what: str, provider: Provider, trial: _Trial) -> Iterator[Finding]:
     if trial.first_s is not None:
         told += f", its first words after {trial.first_s:.1f} s, in {trial.pieces} pieces"
     yield Finding("ok", what, told)
+    if trial.retries:
+        again = "once" if trial.retries == 1 else f"{trial.retries} times"
+        yield Finding("warn", what, f"it was asked again {again}: {trial.last_failure}")
 
     usage = answer.usage
     if usage is None or usage.input_tokens is None:

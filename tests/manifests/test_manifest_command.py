@@ -122,6 +122,34 @@ def test_init_writes_a_manifest_that_is_right(run: Run, tmp_path: Path, kind: st
     assert run("check", "My Pod.toml").exit_code == 0
 
 
+def test_what_is_not_built_is_a_note(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tools.toml").write_text(RIGHT + '[tools]\nbuiltin = ["read"]\n')
+    done = run("check", "tools.toml", K="x")
+    assert done.exit_code == 0
+    assert "  note: tools.builtin: is not built in this version\n" in done.stdout
+
+    done = run("init", "replay.toml", "--provider", "replay")
+    assert '  note: provider.kind: "replay" is not built in this version\n' in done.stdout
+
+
+def test_init_says_what_is_missing_here(run: Run) -> None:
+    wrote = "wrote mine.toml\n"
+    note = "  note: line 10  provider.api_key_env: the variable OPENAI_API_KEY is not set\n"
+    then = '  try it: pod run mine.toml "Who are you?"\n'
+    assert run("init", "mine.toml", "--provider", "openai", OPENAI_API_KEY="").stdout == (
+        wrote + note + then
+    )
+    done = run("init", "mine.toml", "--provider", "openai", "--force", OPENAI_API_KEY="x")
+    assert done.stdout == wrote + then
+
+
+@pytest.mark.parametrize("kind", ["local", "ollama", "openai_compatible"])
+def test_the_threshold_shown_fits_a_small_window(run: Run, tmp_path: Path, kind: str) -> None:
+    assert run("init", "--provider", kind).exit_code == 0
+    (line,) = [n for n in (tmp_path / "pod.toml").read_text().splitlines() if "_threshold =" in n]
+    assert int(line.rpartition(" ")[2]) <= 20_000
+
+
 def test_init_has_defaults_and_every_example_in_it_is_right(run: Run, tmp_path: Path) -> None:
     assert run("init").exit_code == 0
     path = tmp_path / "pod.toml"

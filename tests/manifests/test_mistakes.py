@@ -113,6 +113,10 @@ def test_one_mistake_is_singular_and_wide_rows_push_only_themselves(tmp_path: Pa
         (RIGHT + 'base_url = "http://a b"', 6, "provider.base_url", '"http://" or "https://"'),
         (RIGHT + 'base_url = "http://u:p@x"', 6, "provider.base_url", "name or password"),
         (RIGHT + 'base_url = "http://x/?a=1"', 6, "provider.base_url", "must end with its path"),
+        (RIGHT + 'base_url = "http://x/v1/messages"', 6,
+         "provider.base_url", 'must end before "/messages"'),
+        (RIGHT.replace("anthropic", "openai") + 'base_url = "http://x/v1/chat/completions/"', 6,
+         "provider.base_url", 'must end before "/chat/completions"'),
         (RIGHT.replace("anthropic", "openai_compatible"), 3, "provider.base_url", "missing"),
         # unknown keys, and where they belong
         ('base_url = "http://x"\n' + RIGHT, 1, "base_url", "it belongs in [provider]"),

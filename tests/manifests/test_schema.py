@@ -33,6 +33,11 @@ WHOLE: dict[str, Any] = {
     "memory": {},
     "session": {},
 }
+# What is not in it, as its keys need each other.
+FURTHER: dict[str, Any] = {
+    "fallbacks": [{"kind": "gemini", "model": "m"}],
+    "prices": {"input": 1.0, "output": 2.0},
+}
 
 
 def properties(node: dict[str, Any], path: tuple[str | int, ...] = ()) -> Iterator[Any]:
@@ -61,7 +66,7 @@ def with_value(path: tuple[str | int, ...], value: object) -> dict[str, Any]:
     node: Any = document
     for part in path[:-1]:
         if isinstance(node, dict) and part not in node:
-            node[part] = [{"kind": "gemini", "model": "m"}]
+            node[part] = json.loads(json.dumps(FURTHER[str(part)]))
         node = node[part]
     node[path[-1]] = value
     return document

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from manifests import load_manifest
 from pod.cli.machine_check import file_system_of
+from pod.cli.provider_check import ModelCheck
+from pod.home import Home
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.desk import KEY, Desk
@@ -160,6 +163,87 @@ def test_a_key_that_is_refused_shows_when_it_is_tried(desk: Desk) -> None:
     assert "bad key" in seen["provider"]["detail"]
 
 
+def test_a_model_that_answers_only_when_asked_again_is_warned_of(desk: Desk) -> None:
+    def script(_: Asked, number: int) -> Say:
+        return Say(status=503, error="busy now") if number == 1 else Say("fine")
+
+    with serving(script) as served:
+        told = said_of(desk, "provider", desk.manifest(served.base_url))
+
+    (warned,) = [detail for _, detail in told if "asked again" in detail]
+    assert warned.startswith("it was asked again once: ")
+    assert warned.endswith("busy now")
+
+
+def test_who_gives_no_answer_in_time_is_told_of_with_the_last_failure(desk: Desk) -> None:
+    with serving(Say(status=429, error="slow down")) as served:
+        loaded = load_manifest(desk.work / desk.manifest(served.base_url), env={})
+        check = ModelCheck(
+            *("provider", loaded.manifest.provider, loaded, Home(desk.home), {"FAKE_KEY": KEY}),
+            is_trying=True,
+            limit_s=0.3,
+        )
+        *_, last = check.findings()
+
+    assert (last.level, last.advice) == ("fail", "wait and try again, or use another model")
+    assert last.detail.startswith(
+        "no answer within 0.3 s: openai_compatible is not available (429)"
+    )
+    assert last.detail.endswith("slow down")
+
+
+HEAD = '[pod]\nname = "p"\n[provider]\n'
+
+
+def test_a_key_that_no_section_names_fails_only_where_one_is_wanted(desk: Desk) -> None:
+    claude = f'{HEAD}kind = "anthropic"\nmodel = "m"\nbase_url = "http://127.0.0.1:9"\n'
+    manifest = desk.write("claude.toml", claude)
+    seen = found(desk, manifest, "--no-try", code=1)["key"]
+    assert (seen["level"], seen["detail"]) == ("ok", "the manifest names none")
+
+    # At its own address; behind this proxy nobody is reached.
+    desk.write("claude.toml", claude.replace('base_url = "http://127.0.0.1:9"\n', ""))
+    seen = found(desk, manifest, "--no-try", code=1, HTTPS_PROXY="http://127.0.0.1:9")["key"]
+    assert (seen["level"], seen["detail"]) == ("fail", "anthropic wants one, none is named")
+    assert "api_key_env" in seen["advice"]
+
+
+def test_ollama_without_a_window_is_warned_of(desk: Desk) -> None:
+    text = f'{HEAD}kind = "ollama"\nmodel = "m"\nbase_url = "http://127.0.0.1:9"\n'
+    manifest = desk.write("o.toml", text)
+    level, detail = said_of(desk, "provider", manifest, "--no-try", code=1)[0]
+    assert level == "warn"
+    assert "window not named" in detail
+
+    desk.write("o.toml", f"{text}context_window = 8192\n")
+    level, detail = said_of(desk, "provider", manifest, "--no-try", code=1)[0]
+    assert (level, detail) == (
+        "ok",
+        "ollama/m: window 8,192 tokens (says the manifest); no price is known",
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "key"),
+    [
+        ("compact_threshold = 8192", "compact_threshold is 8,192"),
+        (
+            "compact_threshold = 5000\ncompact_request_threshold = 9000",
+            "compact_request_threshold is 9,000",
+        ),
+        ("compact_threshold = 5000\ncompact_request_threshold = 6000", ""),
+        ('compact_threshold = 90000\nmodel_thresholds = { "scripted" = 0.5 }', ""),
+    ],
+)
+def test_a_threshold_that_the_window_never_reaches_is_warned_of(
+    desk: Desk, sizes: str, key: str
+) -> None:
+    manifest = desk.scripted(extra=f"context_window = 8192\n[compaction]\n{sizes}\n")
+    told = said_of(desk, "compaction", manifest)
+    full = ", and the window of 8,192 is full before that"
+    assert told == ([("warn", key + full)] if key else [])
+
+
 def test_what_is_missing_fails_with_what_to_do(desk: Desk) -> None:
     unreachable = desk.manifest("http://127.0.0.1:9/v1")
     assert "Connection refused" in found(desk, unreachable, code=1)["provider"]["detail"]
@@ -168,10 +252,9 @@ def test_what_is_missing_fails_with_what_to_do(desk: Desk) -> None:
     assert seen["advice"]
     assert "FAKE_KEY is not set" in found(desk, unreachable, code=1, FAKE_KEY="")["key"]["detail"]
 
-    head = '[pod]\nname = "p"\n[provider]\nkind = '
-    local = desk.write("local.toml", f'{head}"local"\nmodel = "SmolLM2-135M-Instruct"\n')
+    local = desk.write("local.toml", f'{HEAD}kind = "local"\nmodel = "SmolLM2-135M-Instruct"\n')
     assert found(desk, local, code=1)["model"]["advice"].startswith("pod models pull")
-    unbuilt = desk.write("unbuilt.toml", f'{head}"replay"\nscript = "r.jsonl"\n')
+    unbuilt = desk.write("unbuilt.toml", f'{HEAD}kind = "replay"\nscript = "r.jsonl"\n')
     assert "not built" in found(desk, unbuilt, code=1)["provider"]["detail"]
     tools = desk.scripted(extra='[tools]\npython = ["no_such_module:f"]\n')
     assert "no_such_module" in found(desk, tools, code=1)["tools"]["detail"]

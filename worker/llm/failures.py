@@ -167,7 +167,8 @@ def _what_and_hint(kind: Kind, endpoint: Endpoint) -> tuple[str, str]:
                 f"check {source}: is it current, and meant for this provider and model?",
             )
         case "account":
-            return "refused the request", f"the account behind {source} has no credit left"
+            whose = f"the account behind {source}" if endpoint.key_text else "the account"
+            return "refused the request", f"{whose} has no credit left"
         case "content":
             return (
                 "declined the request for its content",

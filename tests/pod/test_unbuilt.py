@@ -8,8 +8,7 @@ import pytest
 
 from manifests import load_manifest
 from pod.errors import NotBuilt
-from pod.providers import BUILT_KINDS
-from pod.toolbox import refuse_unbuilt
+from pod.unbuilt import BUILT_KINDS, refuse_unbuilt, unbuilt_keys
 from tests.pod.pods import manifest
 
 
@@ -52,3 +51,14 @@ def test_a_provider_is_named_beside_the_rest(home: Path) -> None:
 def test_a_plain_manifest_is_not(home: Path) -> None:
     path = manifest(home, "http://127.0.0.1:1/v1", "[compaction]\ncompact_threshold = 5000\n")
     refuse_unbuilt(load_manifest(path, env={}))
+
+
+def test_a_kind_is_named_wherever_it_stands(home: Path) -> None:
+    replay = 'kind = "replay", script = "r.jsonl"'
+    extra = f"fallbacks = [{{ {replay} }}]\n[compaction]\nprovider = {{ {replay} }}\n"
+    path = home / "others.toml"
+    path.write_text(f'[pod]\nname = "p"\n[provider]\nkind = "scripted"\nscript = "s"\n{extra}')
+    assert unbuilt_keys(load_manifest(path, env={}).manifest) == [
+        'provider.fallbacks[0].kind = "replay"',
+        'compaction.provider.kind = "replay"',
+    ]
