@@ -51,7 +51,7 @@ class RunResult:
             raise self.exception
 
 
-_NO_USAGE = MeasuredUsage(0, 0, 0, 0)
+_NO_USAGE = MeasuredUsage()
 
 
 @define

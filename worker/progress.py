@@ -35,7 +35,7 @@ class RunProgress:
     calls_never_ran: bool = False
     """Whether the calls without results, if there are any, were never started."""
     requests: int = 0
-    usage: Usage = field(factory=lambda: Usage(0, 0, 0, 0))
+    usage: Usage = field(factory=Usage)
     cost: float | None = None
     """In US dollars; None as long as no request's cost was known."""
 

@@ -7,6 +7,7 @@ from attrs import define, field
 from pod import protocol
 from pod.pod import PodStatus
 from pod.protocol import Envelope
+from worker.llm.types import Usage
 
 from .answer_stream import AnswerStream
 from .listing import counted
@@ -19,16 +20,15 @@ class Spent:
     """What the requests of a conversation came to."""
 
     requests: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens: Usage = field(factory=Usage)
+    """What providers measured; None where none of them did."""
     cost: float | None = None
 
     def add(self, requests: int, usage: protocol.Usage | None, cost: float | None) -> None:
         """Count requests that were made, and what is known of them."""
         self.requests += requests
         if usage is not None:
-            self.tokens_in += usage.input_tokens or 0
-            self.tokens_out += usage.output_tokens or 0
+            self.tokens += Usage(usage.input_tokens, usage.output_tokens)
 
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
@@ -117,8 +117,15 @@ def _compaction(status: PodStatus) -> str:
 
 def cost_lines(spent: Spent) -> list[str]:
     """Return what `/cost` says."""
-    lines = [
-        f"{spent.requests:,} requests · {spent.tokens_in:,} tokens in, {spent.tokens_out:,} out",
+    given, taken = spent.tokens.input_tokens, spent.tokens.output_tokens
+    sizes = [
+        *([] if given is None else [f"{given:,} tokens in"]),
+        *(
+            []
+            if taken is None
+            else [f"{taken:,} tokens out" if given is None else f"{taken:,} out"]
+        ),
     ]
+    told = ", ".join(sizes) or "how many tokens is not known"
     price = "no price is known for this model" if spent.cost is None else f"${spent.cost:.4f}"
-    return [*lines, price]
+    return [f"{spent.requests:,} requests · {told}", price]

@@ -126,7 +126,7 @@ class Summarizer:
         answer = client.answer
         assert answer is not None  # noqa: S101  without one, `run` has raised
         text = "".join(part.text for part in answer.parts if isinstance(part, Text))
-        usage = answer.usage or Usage(0, 0, 0, 0)
+        usage = answer.usage or Usage()
         return SummaryAnswer(text, answer.stop_reason, usage, answer.model or client.model)
 
     def _heard(self, _event: WorkerEvent, _ref: Ref) -> None:

@@ -86,7 +86,7 @@ def write_summary(assignment: Assignment, summarize: Summarize) -> Written:
     if not texts:
         raise CompactionError("empty", "nothing that can be read is in what would be summarized")
 
-    written = Written(_fitted_previous(assignment), Usage(0, 0, 0, 0), "")
+    written = Written(_fitted_previous(assignment), Usage(), "")
     used = _Used(summarize)
     for record in _records(texts, utf8_len(written.text), assignment):
         answer = _attempt(record, written.text, assignment, used)
@@ -100,7 +100,7 @@ class _Used:
     """A `Summarize` that adds up what every answer used, refused ones too."""
 
     summarize: Summarize
-    usage: Usage = field(factory=lambda: Usage(0, 0, 0, 0))
+    usage: Usage = field(factory=Usage)
 
     def __call__(self, call: SummaryCall) -> SummaryAnswer:
         answer = self.summarize(call)

@@ -75,13 +75,17 @@ class Usage:
     cache_write: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        """Return both together; what a provider did not say counts as none."""
+        """Return both together: the sum of what was said, and None where neither said anything."""
         return Usage(
-            (self.input_tokens or 0) + (other.input_tokens or 0),
-            (self.output_tokens or 0) + (other.output_tokens or 0),
-            (self.cache_read or 0) + (other.cache_read or 0),
-            (self.cache_write or 0) + (other.cache_write or 0),
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+            _sum(self.cache_read, other.cache_read),
+            _sum(self.cache_write, other.cache_write),
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
 
 
 @frozen
