@@ -74,6 +74,13 @@ _SENTENCE_END = re.compile(r"[.!;](?=\s)|\n")
 _LONGEST_MESSAGE = 20_000
 
 
+UNASKED_THINKING = "unasked thought"
+"""What Anthropic's dialect calls thinking blocks in a request that asks for no thinking."""
+_UNASKED_THINKING = re.compile(
+    r"thinking is disabled, an .?assistant.? message .{0,60}cannot contain"
+)
+
+
 @frozen
 class RefusedOption:
     """What a provider refuses: what it is called on the wire, and which option of ours that is."""
@@ -91,6 +98,9 @@ def refused_option(report: Report) -> RefusedOption | None:
     if "invalid_encrypted_content" in report.codes:
         # OpenAI cannot read the reasoning it is sent: that of another account or endpoint, say.
         return RefusedOption("encrypted_content", None)
+
+    if _UNASKED_THINKING.search(report.message[:_LONGEST_MESSAGE]):
+        return RefusedOption(UNASKED_THINKING, None)
 
     return _by_param(report) or _in_message(report.message[:_LONGEST_MESSAGE])
 

@@ -378,6 +378,8 @@ def test_thinking_goes_to_no_request_that_turns_it_off() -> None:
         (RequestOptions(), OLD),
         (RequestOptions(reasoning_effort="none"), "claude-haiku-5-5"),
         (RequestOptions(reasoning_effort="none"), "claude-sonnet-5-5"),
+        (RequestOptions(reasoning_effort="none"), "glm-5"),
+        (RequestOptions(refused_names=frozenset({"unasked thought"})), "glm-5"),
     ):
         assert "thinking" not in {
             block["type"] for block in blocks(body(*items, options=options, model=model))

@@ -194,6 +194,10 @@ def test_what_the_server_refused_by_name_is_not_sent_again(
         ("claude-opus-5", None, True, False),
         ("claude-opus-5", "none", False, False),
         ("claude-sonnet-5-5", "none", False, False),
+        # Of another vendor: what it thought unasked goes back unasked.
+        ("MiniMax-M2", None, True, False),
+        ("glm-5", "none", False, False),
+        ("glm-5", "low", True, True),
     ],
 )
 def test_whether_a_request_thinks(
@@ -201,6 +205,14 @@ def test_whether_a_request_thinks(
 ) -> None:
     sent: Knobs = knobs(facts(model), RequestOptions(reasoning_effort=effort))
     assert (sent.thinks, sent.has_budget) == (thinks, has_budget)
+
+
+def test_a_model_of_another_vendor_keeps_its_temperature_and_is_asked_for_no_thought() -> None:
+    assert asked("glm-5", temperature=0.5) == {
+        "max_tokens": 4096,
+        "stream": True,
+        "temperature": 0.5,
+    }
 
 
 # --- temperature --------------------------------------------------------------------------------

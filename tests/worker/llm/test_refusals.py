@@ -30,6 +30,15 @@ REFUSED = [
         "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
         "temperature",
     ),
+    (
+        "Anthropic",
+        (
+            "messages.1.content.0: When thinking is disabled, an `assistant` message in the final"
+            " position cannot contain `thinking`. To use thinking blocks, enable `thinking` in"
+            " your request."
+        ),
+        None,
+    ),
     ("Anthropic", "output_config.effort: Extra inputs are not permitted", "reasoning_effort"),
     ("Anthropic", "adaptive thinking is not supported on this model", "reasoning_effort"),
     (

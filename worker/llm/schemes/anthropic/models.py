@@ -19,12 +19,14 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 @frozen(kw_only=True)
 class AnthropicModel:
-    """What one model accepts. Without arguments: a model of another vendor, behind this dialect."""
+    """What one model accepts."""
 
     thinking: Literal["never", "budget", "adaptive"] = "budget"
     """Whether it can think, and how that is asked for: with a budget of tokens, or an effort."""
     thinks_by_default: bool = False
     """Whether it thinks where nothing is asked for."""
+    may_think_unasked: bool = False
+    """Whether nobody knows if it thinks where nothing is asked for: what it thought goes back."""
     off: Literal["disabled", "between_tools"] | None = None
     """The `thinking.type` that turns such thinking off; None where it cannot be turned off."""
     efforts: tuple[str, ...] = ()
@@ -53,7 +55,8 @@ class AnthropicModel:
         return next((effort for effort in higher if effort in self.efforts), self.efforts[-1])
 
 
-_OTHER = AnthropicModel()
+# Of another vendor, behind this dialect: GLM and MiniMax think by default and demand it back.
+_OTHER = AnthropicModel(may_think_unasked=True)
 _CLAUDE_3 = AnthropicModel(thinking="never", max_output=4096)
 _CLAUDE_3_5 = evolve(_CLAUDE_3, max_output=8192)
 _CLAUDE_4 = AnthropicModel(max_output=64_000)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from worker.llm.refusals import UNASKED_THINKING
 from worker.llm.schemes.anthropic.models import AnthropicModel
 from worker.llm.schemes.anthropic.schema import answer_schema
 from worker.llm.types import RequestOptions
@@ -74,7 +75,8 @@ def knobs(
     if options.temperature is not None and model.takes_temperature and not thinks:
         fields["temperature"] = min(max(options.temperature, 0.0), 1.0)
 
-    return Knobs(thinks, fields)
+    is_open = model.may_think_unasked and effort is None and UNASKED_THINKING not in refused
+    return Knobs(thinks or is_open, fields)
 
 
 def _thinks(model: AnthropicModel, effort: str | None) -> bool:
