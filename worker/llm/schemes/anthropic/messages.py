@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 
 from worker.llm.schemes.anthropic.blocks import Block, Piece, text_block
+from worker.llm.schemes.item_writer import Written
 
 CACHE_MARK = b',"cache_control":{"type":"ephemeral"}'
 GO_ON = "Continue."
@@ -31,10 +32,11 @@ class MessageJoiner:
 
     def __init__(self, system: str) -> None:
         """Begin anew. The system prompt is no message here; it stands in a member of its own."""
+        # All up to the last character of the user's last block before the last answer, where a
+        # mark may stand; and the rest.
+        self._fixed = bytearray()
         self._data = bytearray()
         self._role = ""
-        self._asked_at = 0
-        """Where the user's last block before the last answer ends."""
         self._late: list[Block] = []
         self._ids = CallIds()
 
@@ -48,13 +50,14 @@ class MessageJoiner:
             self._append("user", late)
         if piece.role == "assistant":
             self._let_user_speak()
-            self._asked_at = len(self._data)
+            self._fixed += self._data[:-1]
+            del self._data[:-1]
             self._ids.begin_answer()
 
         self._append(piece.role, piece.blocks)
         self._late.extend(piece.late)
 
-    def whole(self) -> bytes:
+    def written(self) -> Written:
         """Return everything as it is sent now, between the brackets of the list."""
         held = len(self._data), self._role
         self._append("user", self._late)
@@ -64,12 +67,9 @@ class MessageJoiner:
         del self._data[held[0] :]
         self._role = held[1]
 
-        pieces: list[bytes] = []
-        begin = 0
-        for end in sorted({self._asked_at, len(data)} - {0}):
-            pieces += data[begin : end - 1], CACHE_MARK
-            begin = end - 1
-        return b"".join((*pieces, data[begin:], _END))
+        if not self._fixed:
+            return [data[:-1], CACHE_MARK, data[-1:], _END]
+        return [self._fixed, CACHE_MARK, data[:-1], CACHE_MARK, data[-1:], _END]
 
     def _let_user_speak(self) -> None:
         if self._role != "user":

@@ -91,7 +91,7 @@ class AnthropicEncoder:
                 *(b'{"model":', self._model, b","),
                 self._tools_of(request.tools),
                 _system_field(request.system),
-                *(b'"messages":[', messages, b"],"),
+                *(b'"messages":[', *messages, b"],"),
                 orjson.dumps(dict(sent.fields))[1:],
             )
         )

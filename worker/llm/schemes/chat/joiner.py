@@ -5,6 +5,7 @@ from __future__ import annotations
 from worker.items import Image
 from worker.llm.schemes.chat.messages import ChatMessage, Piece, images_message
 from worker.llm.schemes.chat.quirks import ChatQuirks
+from worker.llm.schemes.item_writer import Written, with_tail
 from worker.text import clean_text, is_blank
 
 BRIDGE = "I have the results."
@@ -42,7 +43,7 @@ class ChatJoiner:
         self._images.extend(piece.images)
         self._put(piece.message, piece.data)
 
-    def whole(self) -> bytes:
+    def written(self) -> Written:
         """Return everything as it is sent now."""
         tail = [self._open[1]] if self._open else []
         last_role = self._last_role
@@ -53,7 +54,7 @@ class ChatJoiner:
         if last_role == "assistant" and self._has_bridges:
             tail.append(ChatMessage("user", GO_ON).encoded(self._quirks))
 
-        return b",".join([self._done, *tail] if self._done else tail)
+        return with_tail(self._done, tail)
 
     def _put(self, message: ChatMessage, data: bytes) -> None:
         for missing in self._between(self._last_role, message.role):

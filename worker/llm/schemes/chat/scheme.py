@@ -89,11 +89,11 @@ class ChatEncoder:
 
     def encode(self, request: LlmRequest) -> bytes:
         """Return the body: model, messages, then everything else."""
-        messages = self._writer.write(request.system, request.items)
         options = orjson.dumps(self._options(request.options, has_tools=bool(request.tools)))
+        messages = self._writer.write(request.system, request.items)
         return b"".join(
             (
-                *(b'{"model":', self._model, b',"messages":[', messages, b"],"),
+                *(b'{"model":', self._model, b',"messages":[', *messages, b"],"),
                 self._tools.member(request.tools),
                 options[1:],
             )

@@ -28,6 +28,7 @@ from worker.items import (
 )
 from worker.llm.schemes.gemini.models import GeminiModel, bare_name
 from worker.llm.schemes.gemini.schema import wire_name
+from worker.llm.schemes.item_writer import Written
 from worker.llm.schemes.wording import note_text, result_text, sent_arguments, summary_text
 from worker.text import clean_text, is_blank
 
@@ -217,14 +218,16 @@ class ContentJoiner:
             self._names = piece.names
         self._put(piece.kind, piece.parts)
 
-    def whole(self) -> bytes:
+    def written(self) -> Written:
         """Return everything as it is sent now; the user has the last word."""
-        contents = [bytes(self._done) + b"]}"] if self._open else []
+        last = b""
         if self._images:
-            contents.append(_head("user") + _images(self._images) + b"]}")
+            last = _head("user") + _images(self._images) + b"]}"
         elif self._open in {None, "model"}:
-            contents.append(_head("user") + orjson.dumps(_text(GO_ON)) + b"]}")
-        return b",".join(contents)
+            last = _head("user") + orjson.dumps(_text(GO_ON)) + b"]}"
+        if self._open is None:
+            return [last]
+        return [self._done, b"]}", b"," + last if last else b""]
 
     def _respond(self, piece: Piece) -> None:
         name = self._names.get(piece.call_id)

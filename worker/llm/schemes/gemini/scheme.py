@@ -62,8 +62,7 @@ class GeminiEncoder:
         """Return the body: contents, then the system prompt, tools and options."""
         system = "" if is_blank(request.system) else clean_text(request.system)
         takes_system = self._facts.takes_system
-        contents = self._writer.write("" if takes_system else system, request.items)
-        members = [b'"contents":[' + contents + b"]"]
+        members: list[bytes] = []
         if system and takes_system:
             instruction = {"parts": [{"text": system}]}
             members.append(b'"systemInstruction":' + orjson.dumps(instruction))
@@ -71,7 +70,9 @@ class GeminiEncoder:
             members.append(self._tools_of(request))
         if options := self._options(request.options, has_tools=bool(request.tools)):
             members.append(b'"generationConfig":' + orjson.dumps(options))
-        return b"{" + b",".join(members) + b"}"
+        rest = b"".join(b"," + member for member in members)
+        contents = self._writer.write("" if takes_system else system, request.items)
+        return b"".join((b'{"contents":[', *contents, b"]", rest, b"}"))
 
     def _tools_of(self, request: LlmRequest) -> bytes:
         if self._tools[0] is not request.tools:

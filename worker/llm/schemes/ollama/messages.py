@@ -27,6 +27,7 @@ from worker.items import (
 from worker.llm.schemes.chat.messages import IMAGES_LABEL, Target
 from worker.llm.schemes.chat.quirks import ANY_ID
 from worker.llm.schemes.images import left_out, readable_type
+from worker.llm.schemes.item_writer import Written, with_tail
 from worker.llm.schemes.wording import (
     note_text,
     result_text,
@@ -144,10 +145,10 @@ class OllamaJoiner:
         self._names = dict(piece.called)
         self._append(piece.data)
 
-    def whole(self) -> bytes:
+    def written(self) -> Written:
         """Return everything as it is sent now."""
         tail = [_with_images(IMAGES_LABEL, self._images)] if self._images else []
-        return b",".join([self._done, *tail] if self._done else tail)
+        return with_tail(self._done, tail)
 
     def _result(self, call_id: str, content: bytes) -> bytes:
         name = orjson.dumps(self._names.get(call_id) or sent_name(""))

@@ -80,7 +80,7 @@ class OllamaEncoder:
         messages = self._writer.write(request.system, request.items)
         return b"".join(
             (
-                *(b'{"model":', self._model, b',"messages":[', messages, b"],"),
+                *(b'{"model":', self._model, b',"messages":[', *messages, b"],"),
                 self._tools.member(request.tools),
                 orjson.dumps(self._fields(request.options))[1:],
             )

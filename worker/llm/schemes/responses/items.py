@@ -29,6 +29,7 @@ from worker.items import (
     UserMessage,
 )
 from worker.llm.schemes.images import left_out, readable_type
+from worker.llm.schemes.item_writer import Written
 from worker.llm.schemes.wording import (
     note_text,
     result_text,
@@ -243,9 +244,9 @@ class ResponsesJoiner:
         for segment in piece.segments:
             self._done.extend(self._id(segment) if isinstance(segment, IdPlace) else segment)
 
-    def whole(self) -> bytes:
+    def written(self) -> Written:
         """Return everything as it is sent now."""
-        return bytes(self._done)
+        return [self._done]
 
     def _id(self, place: IdPlace) -> bytes:
         """Return the member that an id comes to, with its comma; nothing where none can be sent."""

@@ -86,7 +86,7 @@ class ResponsesEncoder:
 
         return b"".join(
             (
-                *(b'{"model":', self._model, b',"input":[', items, b"],"),
+                *(b'{"model":', self._model, b',"input":[', *items, b"],"),
                 _instructions(request.system),
                 self._tools_of(request),
                 orjson.dumps(fields)[1:],
