@@ -16,7 +16,7 @@ import pytest
 from pod.cli.chat_view import Spent, cost_lines
 from pod.protocol import RunEnd, Usage
 from tests.pod.looking import PICTURE, looked
-from tests.pod.pods import living, log_of, summary
+from tests.pod.pods import KEY, living, log_of, summary
 from tests.pod.thinking_calls import PROOF, THOUGHT, called
 from tests.worker.llm.dialects import ANTHROPIC, CHAT, DIALECTS, GEMINI, Dialect
 from tests.worker.llm.test_wire_oddities import measured
@@ -142,11 +142,13 @@ async def test_i07_broken_arguments_run_no_tool_and_are_kept(
 ) -> None:
     """I07, I08: the model gets an error, `{}` goes back, and the log has what came."""
     looked.clear()
-    async with serving(replies(called(dialect, arguments), dialect.hello())) as server:
-        async with living(manifest(home, dialect, server.base_url), home) as story:
-            result = await story.pod.run("Look up pod")
-            session = story.pod.session_id
-            results = [item for item in story.pod.history if isinstance(item, ToolResult)]
+    async with (
+        serving(replies(called(dialect, arguments), dialect.hello())) as server,
+        living(manifest(home, dialect, server.base_url), home) as story,
+    ):
+        result = await story.pod.run("Look up pod")
+        session = story.pod.session_id
+        results = [item for item in story.pod.history if isinstance(item, ToolResult)]
 
     assert (result.outcome, result.text) == ("finished", "Hello")
     assert looked == []
@@ -173,10 +175,12 @@ async def test_i10_no_arguments_run_the_tool_with_none(
     dialect: Dialect, home: Path, arguments: str
 ) -> None:
     """I10: what the tool then lacks, it says itself."""
-    async with serving(replies(called(dialect, arguments), dialect.hello())) as server:
-        async with living(manifest(home, dialect, server.base_url), home) as story:
-            await story.pod.run("Look up pod")
-            (result,) = (item for item in story.pod.history if isinstance(item, ToolResult))
+    async with (
+        serving(replies(called(dialect, arguments), dialect.hello())) as server,
+        living(manifest(home, dialect, server.base_url), home) as story,
+    ):
+        await story.pod.run("Look up pod")
+        (result,) = (item for item in story.pod.history if isinstance(item, ToolResult))
 
     assert "the tool was not run" not in result.summary
     assert "word" in f"{result.summary}{result.content}"
@@ -209,6 +213,82 @@ def call_arguments(entry: Any) -> list[str]:
         return []
     own = [entry["arguments"]] if "arguments" in entry else []
     return own + [found for each in entry.values() for found in call_arguments(each)]
+
+
+@pytest.mark.parametrize("prompt", ["", "\n", "\u200b ", "\ufeff\t"])
+async def test_b03_a_prompt_of_nothing_is_refused_before_anything_is_sent(
+    dialect: Dialect, home: Path, prompt: str
+) -> None:
+    async with (
+        serving(replies(dialect.hello())) as server,
+        living(manifest(home, dialect, server.base_url), home) as story,
+    ):
+        with pytest.raises(ValueError, match="the prompt is empty"):
+            await story.pod.run(prompt)
+        assert story.pod.history == ()
+        assert server.connections == 0
+
+
+async def test_c08_i08_what_the_output_cap_cut_is_told_and_not_kept(
+    dialect: Dialect, home: Path
+) -> None:
+    """C08, I08, I23: thought, half a call, and no text: neither is kept, and the cap is named."""
+    looked.clear()
+    async with (
+        serving(replies(capped(dialect))) as server,
+        living(manifest(home, dialect, server.base_url, worker="max_tokens = 77"), home) as story,
+    ):
+        result = await story.pod.run("Look up pod")
+        entries = log_of(home, story.pod.session_id)
+
+    assert result.outcome == "error"
+    assert "output cap (max_tokens = 77)" in result.message
+    assert result.error is not None
+    assert "raise worker.max_tokens" in (result.error.hint or "")
+    assert looked == []
+    assert len(server.requests) <= 2
+    assert [entry["kind"] for entry in entries if entry["kind"] == "assistant_items"] == []
+
+
+async def test_c09_proof_that_looks_like_a_key_is_kept_and_a_key_in_an_output_is_not(
+    dialect: Dialect, home: Path
+) -> None:
+    """C09: what only looks like one in a proof is the provider's; ours is masked elsewhere."""
+    alike = KEY[:12] + "AAAA"
+    first = called(dialect, json.dumps({"word": KEY})).replace(PROOF.encode(), alike.encode())
+    async with (
+        serving(replies(first, dialect.hello())) as server,
+        living(manifest(home, dialect, server.base_url), home) as story,
+    ):
+        await story.pod.run("Look up pod")
+        session = story.pod.session_id
+
+    text = (home / "sessions" / f"{session}.jsonl").read_text()
+    assert KEY not in text
+    assert "is found" in text
+    assert (alike in text) == proves(dialect)
+    assert (alike in body(server.requests[1])) == proves(dialect)
+
+
+async def test_j09_an_overflow_that_no_compaction_helps_ends(dialect: Dialect, home: Path) -> None:
+    words = "maximum context length is 16384 tokens, however you requested 99999 tokens"
+    error = json.dumps({"error": {"message": words, "code": "context_length_exceeded"}}).encode()
+    refused = Reply([head("400 Bad Request", "application/json"), error])
+    extra = "[compaction]\ncompact_threshold = 100000\ncompact_retained_turns = 1\n"
+    hello = Reply([head(), dialect.hello()])
+    async with (
+        serving(lambda number: hello if number <= 2 else refused) as server,
+        living(manifest(home, dialect, server.base_url, extra), home) as story,
+    ):
+        await story.turns("one", "two")
+        result = await story.pod.run("three")
+        asked = [body(request) for request in server.requests[2:]]
+        await story.pod.idle()
+
+    assert result.outcome == "error"
+    assert "window" in result.message
+    assert sum('"three"' in text for text in asked) <= 2
+    assert len(asked) <= 4
 
 
 async def test_i25_what_was_not_measured_is_told_as_not_known(dialect: Dialect, home: Path) -> None:
@@ -256,6 +336,26 @@ async def test_d05_the_size_of_the_context_is_what_was_measured(
     found = (entry["input_tokens"], entry["cache_read"], entry["output_tokens"])
     assert found == (prompt, cached, 500)
     assert prompt < occupancy <= prompt + 500
+
+
+def capped(dialect: Dialect) -> bytes:
+    """An answer that is cut by its cap in the midst of a call, behind a thought."""
+    whole = called(dialect, '{"word":"ha').decode()
+    ends = {
+        "openai_compatible": ('"finish_reason": "tool_calls"', '"finish_reason": "length"'),
+        "anthropic": ('"stop_reason": "tool_use"', '"stop_reason": "max_tokens"'),
+        "gemini": ('"finishReason": "STOP"', '"finishReason": "MAX_TOKENS"'),
+        "ollama": ('"done_reason": "stop"', '"done_reason": "length"'),
+        "openai_responses": ('"status": "completed"', '"status": "incomplete"'),
+    }
+    old, new = ends[dialect.provider]
+    assert old in whole, whole
+    # Gemini says of a call that is not whole that it goes on.
+    return (
+        whole.replace(old, new)
+        .replace('"look", "args"', '"look", "willContinue": true, "args"')
+        .encode()
+    )
 
 
 async def test_a_model_that_refuses_a_temperature_gets_none(dialect: Dialect, home: Path) -> None:
