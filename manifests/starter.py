@@ -12,9 +12,17 @@ _TEMPLATE = Path(__file__).with_name("templates") / "starter.toml"
 _NAME = 'name = "my-pod"'
 _PROVIDER = 'kind = "local"\nmodel = "SmolLM2-135M-Instruct"\n'
 
-_THRESHOLD = "# compact_threshold = 80000"
-# For windows that are smaller than those of the large providers.
-_THRESHOLDS = {"local": 5000, "ollama": 10000, "openai_compatible": 20000}
+# What fits kinds whose models think before they answer, have small windows, or no known price.
+_THINKING = {"max_tokens = 2048": "max_tokens = 8192"}
+_UNPRICED = {"requests = 50, cost = 1.0": "requests = 50"}
+_FITTED = {
+    **dict.fromkeys(("anthropic", "openai", "openai_responses", "gemini"), _THINKING),
+    "ollama": {"max_tokens = 2048": "max_tokens = 4096", "= 80000": "= 10000", **_UNPRICED},
+    "openai_compatible": {"= 80000": "= 20000", **_UNPRICED},
+    "local": {"= 80000": "= 5000", **_UNPRICED},
+    "scripted": _UNPRICED,
+    "replay": _UNPRICED,
+}
 
 # The lines of [provider], by its kind.
 _PROVIDERS = {
@@ -51,6 +59,7 @@ base_url = "http://localhost:8080/v1"
 # context_window = 32768                # in tokens, as the server was started
 # server = "vllm"                       # or "llama.cpp", "lm_studio": what serves it
 # api_key_env = "MY_API_KEY"            # where the server asks for one
+# prices = { input = 0.5, output = 1.5 }  # US dollars for a million tokens, where it costs any
 # strict_alternation = true             # where it refuses two user messages in a row
 """,
     "local": """\
@@ -79,7 +88,7 @@ def starter_manifest(kind: str, name: str) -> str:
 
     text = _TEMPLATE.read_text(encoding="utf-8")
     text = text.replace(_PROVIDER, _PROVIDERS[kind]).replace(_NAME, f'name = "{name}"')
-    if kind in _THRESHOLDS:
-        text = text.replace(_THRESHOLD, f"# compact_threshold = {_THRESHOLDS[kind]}")
+    for usual, fitting in _FITTED[kind].items():
+        text = text.replace(usual, fitting)
 
     return text
