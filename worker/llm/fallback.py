@@ -86,7 +86,7 @@ class FallbackClient:
                 if is_last or not _may_pass_on(error):
                     raise _together(failed) from error.__cause__
 
-                if not isinstance(error, _Declined):
+                if not _is_of_the_request(error):
                     self._rests_until[number] = self._now_s() + self._rest_s
                 following = self._clients[order[place + 1]]
                 reason = f"{error.message}; asking {following.provider}/{following.model} instead"
@@ -137,18 +137,24 @@ class FallbackClient:
 class _Declined(ProviderRefused):
     """A whole answer that says nothing but no."""
 
+    is_policy = True
+
 
 def _may_pass_on(error: ProviderError) -> bool:
     """Tell whether another model may do better with the same request."""
     match error:
-        case _Declined():
-            return True
         case StreamBroken() | ContextOverflow():
             return False
         case ProviderRefused():
-            return error.is_account or error.status in _REFUSED_AT_THE_DOOR
+            is_model = error.status in _REFUSED_AT_THE_DOOR
+            return error.is_auth or error.is_account or error.is_policy or is_model
         case _:
             return True  # Unavailable, unreachable or talking nonsense, after its own retries.
+
+
+def _is_of_the_request(error: ProviderError) -> bool:
+    """Tell whether it is what was asked that is not answered: other requests may well be."""
+    return isinstance(error, ProviderRefused) and error.is_policy
 
 
 def _together(failed: Sequence[ProviderError]) -> ProviderError:

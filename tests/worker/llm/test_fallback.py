@@ -73,9 +73,12 @@ async def ask(client: FallbackClient) -> list[StreamEvent]:
         return [event async for event in stream]
 
 
-def refused(status: int, *, account: bool = False) -> ProviderRefused:
+def refused(
+    status: int, *, key: bool = False, account: bool = False, policy: bool = False
+) -> ProviderRefused:
     error = ProviderRefused("refused", provider="a", status=status)
-    error.is_account = account
+    error.is_auth = error.is_auth or key
+    error.is_account, error.is_policy = account, policy
     return error
 
 
@@ -90,6 +93,8 @@ def refused(status: int, *, account: bool = False) -> ProviderRefused:
         refused(404),
         refused(402),
         refused(429, account=True),
+        refused(400, key=True),
+        refused(400, policy=True),
     ],
 )
 async def test_the_next_is_asked_where_one_cannot_answer(failure: ProviderError) -> None:
@@ -142,6 +147,14 @@ async def test_f04_an_answer_that_only_refuses_is_asked_of_the_next(reason: Stop
     # It answers other questions: it does not rest for it.
     await ask(client)
     assert first.asked == 2
+
+
+async def test_one_whose_rules_forbid_a_request_does_not_rest_for_it() -> None:
+    first = Model("a", [refused(400, policy=True), answer("Hi")])
+    client = FallbackClient([first, Model("b", [answer("Hello")])])
+
+    await ask(client)
+    assert await ask(client) == [TextDelta("Hi"), Answered(answer("Hi"))]
 
 
 async def test_a_refusal_of_the_last_one_stands() -> None:
