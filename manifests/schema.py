@@ -62,7 +62,7 @@ class Budget(Section):
     tokens: Positive | None = None
     """The most tokens, in and out together."""
     cost: Cost | None = None
-    """The most money, in US dollars."""
+    """The most money, in US dollars; refused where the price of a model is not known."""
     seconds: Seconds | None = None
     """The longest time."""
 

@@ -207,4 +207,4 @@ class ProviderSection(FallbackProvider):
     """The model that answers, and those that stand in for it."""
 
     fallbacks: Several[FallbackProvider] = Field(default=())
-    """Models to try, in order, when this one cannot be reached."""
+    """Models to ask, in order, where this one cannot answer; each as `[provider]`."""

@@ -8,9 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
+from attrs import evolve
 
 from pod.compaction.checks import SECTIONS
 from tests.docs.pages import Command, blocks, carry_out, commands, matches, write_files
+from tests.worker.llm.dialects import ANTHROPIC
+from tests.worker.llm.wire import Reply, head, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(ROOT.glob("docs/*.md"))
@@ -77,6 +81,24 @@ def test_a_command_may_go_on_over_lines_and_keeps_its_output_apart() -> None:
         Command("cat <<X\none\nX", 2, ("one",)),
         Command("true", 6),
     ]
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(120)
+async def test_doctor_says_of_a_provider_what_the_page_shows(tmp_path: Path) -> None:
+    found = blocks((ROOT / "docs/providers.md").read_text(encoding="utf-8"))
+    write_files(found, tmp_path)
+    (block,) = (block for block in found if block.words == "norun doctor")
+    (shown,) = commands([evolve(block, words="")])
+    said = (ANTHROPIC.hello("fi", "ne"), ANTHROPIC.call("blue"))
+    async with serving(lambda number: Reply([head(), said[number - 1]])) as server:
+        there = f"{shown.text} --set provider.base_url={server.base_url}"
+        key = {"ANTHROPIC_API_KEY": "sk-made-up-0123456789"}
+        env = {**_environment(tmp_path), **key}
+        (really,) = await to_thread.run_sync(carry_out, [Command(there, 0)], tmp_path, env)
+
+    assert really.status == 0, really.output
+    assert matches(shown.output, really.output), really.output
 
 
 @pytest.mark.timeout(120)
