@@ -110,6 +110,7 @@ def test_any_conversation_keeps_its_prefix(
     api = api_of(target.scheme.path(target.model))
     assert api is not None
     encoder, prefixes, items = target.encoder(), Prefixes(), list[Item]()
+    thinking: object = None
     for added in growth:
         items += added
         sent = repair(items)
@@ -121,7 +122,12 @@ def test_any_conversation_keeps_its_prefix(
         request = evolve(request_, items=tuple(sent))
         body = encoder.encode(request)
         note(body.decode())
-        assert prefixes.check(api, target.check(body), "one client") is None
+        value = target.check(body)
+        if value.get("thinking") != thinking:
+            # Where another model answered without thought, a budget has to go, and what was
+            # thought with it. The provider's cache of messages does not outlive that either.
+            prefixes, thinking = Prefixes(), value.get("thinking")
+        assert prefixes.check(api, value, "one client") is None
         assert body == target.encoder().encode(request)
 
 

@@ -111,7 +111,7 @@ def _may_think(items: Sequence[Item], provider: str) -> bool:
     at_work = False
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
-        is_first = index == 0 or not isinstance(items[index - 1], ToolResult)
+        is_first = not _is_after_results_alone(items, index)
         if isinstance(item, ToolResult):
             at_work = True
         elif isinstance(item, AssistantMessage):
@@ -123,6 +123,18 @@ def _may_think(items: Sequence[Item], provider: str) -> bool:
             return True
 
     return True
+
+
+def _is_after_results_alone(items: Sequence[Item], index: int) -> bool:
+    """Tell whether the message before an item is results and nothing else on the wire."""
+    for before in range(index - 1, -1, -1):
+        item = items[before]
+        if not isinstance(item, ToolResult):
+            return before < index - 1
+        if item.is_error and item.attachments:
+            return False  # The images of an error are sent behind the results.
+
+    return index > 0
 
 
 def _system_field(system: str) -> bytes:
