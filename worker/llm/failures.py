@@ -219,8 +219,9 @@ def unreachable(endpoint: Endpoint, cause: Exception) -> Failure:
         provider=endpoint.provider,
         hint="is the server running, and provider.base_url right?",
     )
-    # A certificate does not become right by asking again.
-    return Failure(error, is_retryable="CERTIFICATE" not in why.upper())
+    # A certificate does not become right by asking again, nor does a server that speaks no TLS.
+    is_hopeless = "CERTIFICATE" in why.upper() or "WRONG_VERSION_NUMBER" in why
+    return Failure(error, is_retryable=not is_hopeless)
 
 
 def _root_words(error: Exception) -> str:

@@ -178,12 +178,12 @@ class ServerSentEvents:
 
     def _other(self, line: bytes) -> None:
         if line[:5] == b"data:":
-            self._data.append(line[5:])
+            self._data.append(line[5:].removeprefix(b" "))
         elif self._bare or line[:1] == b"{":
             self._bare.append(line)
         elif line == b"data":  # a field without a colon: its value is empty
             self._data.append(b"")
-        elif not self._stray and not line.startswith(_FIELDS):
+        elif not (self._has_events or self._stray or line.startswith(_FIELDS)):
             # The last line of a broken stream may be half a field.
             is_half = any(field.startswith(line) for field in _FIELDS)
             self._stray = b"" if is_half else line[:_LONGEST_STRAY]

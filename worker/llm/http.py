@@ -201,9 +201,18 @@ class HttpClient:
             endpoint = self._endpoint
             # Silence is told by events, not by bytes: `Attempt` measures it.
             timeout = httpx.Timeout(None, connect=endpoint.connect_timeout_s)
-            self._http = httpx.AsyncClient(
-                timeout=timeout, transport=self._transport, follow_redirects=False
-            )
+            try:
+                self._http = httpx.AsyncClient(
+                    timeout=timeout, transport=self._transport, follow_redirects=False
+                )
+            # Only the environment's proxies are read here. httpx shows no password of theirs.
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                refused = ProviderRefused(
+                    f"the proxy that the environment names cannot be used: {_words(error)}",
+                    provider=endpoint.provider,
+                    hint="correct HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or set NO_PROXY",
+                )
+                raise FailedAttempt(Failure(refused)) from error
 
         return self._http
 

@@ -86,7 +86,7 @@ async def _by_httpx_sse(pieces: list[bytes]) -> list[str]:
     headers = {"Content-Type": "text/event-stream; charset=utf-8-sig"}
     response = httpx.Response(200, headers=headers, stream=_Pieces(pieces))
     events = [event.data async for event in httpx_sse.EventSource(response).aiter_sse()]
-    return [data for data in events if data]
+    return [data for data in events if data.strip(" \n")]
 
 
 _FRAGMENTS = st.sampled_from(
@@ -103,8 +103,31 @@ def test_it_reads_what_httpx_sse_reads(fragments: list[bytes], cuts: list[int]) 
     body = b"data: begin\n\n" + b"".join(fragments).replace(b"\n{", b"\n {").replace(
         b"\r{", b"\r {"
     )
-    pieces = split(body, cuts)
+    # So is an event that is whole and lacks its end.
+    pieces = split(body + b"\n\n", cuts)
     assert sse(*pieces) == asyncio.run(_by_httpx_sse(pieces))
+
+
+@pytest.mark.parametrize(
+    ("body", "texts"),
+    [
+        (b'data: {"a":{"b":1}}', ['{"a":{"b":1}}']),
+        (b'data: {"a":{"b":1}}\n', ['{"a":{"b":1}}']),
+        (b"data: [DONE]", ["[DONE]"]),
+        (b'data: {"a":\ndata: 1}', ['{"a":\n1}']),
+        (b'data: {"a":{"b":1}', []),
+        (b'data: {"a":\ndata: {}', []),
+        (b"data: [DON", []),
+        (b"data: words", []),
+        (b"no healthy upstream", ["no healthy upstream"]),
+        (b"no healthy upstream\nand more\n", ["no healthy upstream"]),
+        (b'no stream\n\ndata: {"a":1}\n\n', ['{"a":1}']),
+        *((half, []) for half in (b"d", b"dat", b"eve", b"event: mess", b": comm", b"retr", b"id")),
+    ],
+)
+def test_what_stands_at_the_end_is_taken_where_it_is_whole(body: bytes, texts: list[str]) -> None:
+    assert sse(body) == texts
+    assert sse(*(body[at : at + 1] for at in range(len(body)))) == texts
 
 
 @given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.integers(0, 900), max_size=12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import socket
 import traceback
@@ -12,7 +13,7 @@ import httpx
 import httpx_sse
 import pytest
 
-from tests.worker.llm.client import KEY, ask, client, endpoint
+from tests.worker.llm.client import KEY, Clock, ask, client, endpoint
 from tests.worker.llm.wire import Reply, chunk, head, hello, serving, sse
 from worker.errors import (
     BadAnswer,
@@ -315,3 +316,30 @@ async def test_an_unavailable_provider_is_named_as_such() -> None:
     error = await error_of(refusal(503, "busy", code="overloaded"))
     assert isinstance(error, ProviderUnavailable)
     assert (error.provider, error.status, error.code) == ("openai_compatible", 503, "overloaded")
+
+
+@pytest.mark.parametrize("proxy", ["ftp://user:secret@x:1", "socks5://127.0.0.1:9", "http://[::1"])
+async def test_a_proxy_that_cannot_be_used_is_told(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(ProviderRefused, match="the proxy that the environment names") as error:
+        await ask(client("http://provider.invalid/v1"))
+    assert "HTTP_PROXY" in error.value.hint
+    assert "secret" not in error.value.message
+
+
+async def test_a_server_that_speaks_no_tls_is_told_at_once() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        clock = Clock()
+        with pytest.raises(ProviderUnreachable, match="WRONG_VERSION_NUMBER"):
+            await ask(client(f"https://127.0.0.1:{port}/v1", clock=clock))
+    assert clock.slept == []
