@@ -68,6 +68,11 @@ class ModelCard:
         )
 
     @property
+    def is_looked_up(self) -> bool:
+        """Whether the table may know it: servers of one's own are in none."""
+        return self.provider in _PRICED_KINDS
+
+    @property
     def has_prices(self) -> bool:
         """Whether a request's cost can be told."""
         return self.cost(Usage(1, 1, 0, 0)) is not None

@@ -23,7 +23,7 @@ from pod.errors import KeyMissing, PodError
 from pod.home import Home
 from pod.keys import read_key
 from pod.local_client import LocalClient
-from pod.model_table import ModelCard
+from pod.model_table import ModelCard, has_table
 from pod.models import ModelError
 from pod.providers import Provider, build_one
 from session_store import SessionStoreError
@@ -154,7 +154,10 @@ def _known(what: str, card: ModelCard) -> Finding:
     if card.max_output_tokens:
         told += f", answers up to {card.max_output_tokens:,}"
 
-    return Finding("ok", what, f"{told}; {card.described_prices}")
+    is_all = card.has_prices and card.context_window is not None
+    helps = card.is_looked_up and not is_all and not has_table()
+    advice = "pip install 'podworker[prices]' brings a table" if helps else ""
+    return Finding("ok", what, f"{told}; {card.described_prices}", advice)
 
 
 # ------------------------------------------------------------------ trying it

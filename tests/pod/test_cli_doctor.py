@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,25 @@ def test_ollama_without_a_window_is_warned_of(desk: Desk) -> None:
         "ok",
         "ollama/m: window 8,192 tokens (says the manifest); no price is known",
     )
+
+
+def test_without_the_table_of_models_it_is_offered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = f'{HEAD}kind = "openai_compatible"\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\n'
+    manifest = desk.write("m.toml", unknown)
+
+    def advice(*args: str) -> str:
+        done = desk.pod("doctor", manifest, "--no-try", "--json", *args)
+        lines = [line for line in json.loads(done.stdout) if line["what"] == "provider"]
+        return str(lines[0]["advice"])
+
+    assert advice() == ""
+    monkeypatch.setitem(sys.modules, "genai_prices", None)  # as if it were not installed
+    assert advice() == "pip install 'podworker[prices]' brings a table"
+    assert advice("--set", "provider.kind=ollama", "--set", "provider.context_window=8192") == ""
+    own = "provider.prices={ input = 1.0, output = 2.0 }"
+    assert advice("--set", "provider.context_window=8192", "--set", own) == ""
 
 
 @pytest.mark.parametrize(
