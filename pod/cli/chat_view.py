@@ -128,4 +128,4 @@ def cost_lines(spent: Spent) -> list[str]:
     ]
     told = ", ".join(sizes) or "how many tokens is not known"
     price = "no price is known for this model" if spent.cost is None else f"${spent.cost:.4f}"
-    return [f"{spent.requests:,} requests · {told}", price]
+    return [f"{counted(spent.requests, 'request')} · {told}", price]

@@ -316,7 +316,7 @@ async def test_i25_what_was_not_measured_is_told_as_not_known(dialect: Dialect, 
     assert told == (end.usage.input_tokens, end.usage.output_tokens) == (None, None)
     spent = Spent()
     spent.add(end.requests, end.usage, end.cost)
-    assert cost_lines(spent)[0] == "1 requests · how many tokens is not known"
+    assert cost_lines(spent)[0] == "1 request · how many tokens is not known"
 
 
 async def test_d05_the_size_of_the_context_is_what_was_measured(
