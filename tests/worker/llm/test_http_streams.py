@@ -93,6 +93,7 @@ def test_any_split_of_the_bytes_gives_the_same(cuts: list[int]) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.timeout(60)  # a connection for each, on a machine that may be busy
 async def test_cut_at_every_byte_nothing_hangs_and_nothing_partial_is_whole() -> None:
     # The end of the line, and of the event, may be missing.
     finished_at = STREAM.index(b'"tool_calls"}]}\n\n') + len(b'"tool_calls"}]}')
