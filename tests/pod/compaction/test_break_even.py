@@ -168,7 +168,7 @@ async def test_a_replaced_history_has_no_cache() -> None:
 async def test_a_manifest_asks_for_it_and_the_log_says_why(home: Path) -> None:
     def script(asked: Asked, number: int) -> Say:
         wants = number % 2 == 1
-        return Say(calls=(("big", "{}"),)) if wants else Say("done")
+        return Say(calls=(("big", '{"n": 1}'),)) if wants else Say("done")
 
     extra = (
         '[tools]\npython = ["tests.pod.big_tools:big"]\n'
