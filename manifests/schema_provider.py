@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from ._expansion import PathText, expand, mistake
 from ._patterns import SECRET_SHAPE, VARIABLE
-from ._section import MOST, NonEmpty, Positive, Rule, Section, Several
+from ._section import MOST, NonEmpty, Positive, Rule, Seconds, Section, Several
 
 ProviderKind = Literal[
     "anthropic",
@@ -124,6 +124,9 @@ class FallbackProvider(Section):
     """The most tokens that the model can answer with; worker.max_tokens above it is lowered."""
     prices: PricesSection | None = None
     """What the model costs; default: from the model table (extra `prices`), else not known."""
+    idle_timeout_seconds: Seconds | None = None
+    """The longest silence of a model, before its answer or in the middle of it; default: 60 for
+    `openai_compatible`, 900 for `local`, 300 for the others, whose models may think unheard."""
     script: PathText | None = None
     """The answers of `scripted`, or the recording of `replay`: a JSON Lines file, relative to the
     manifest."""

@@ -27,8 +27,11 @@ LOCAL_IDLE_TIMEOUT_S = 900.0
 class LocalClient:
     """A client of a model that runs here: its server starts with the first request."""
 
-    def __init__(self, server: LocalServer) -> None:
+    def __init__(
+        self, server: LocalServer, *, idle_timeout_s: float = LOCAL_IDLE_TIMEOUT_S
+    ) -> None:
         self._server = server
+        self._idle_timeout_s = idle_timeout_s
         self._client: HttpClient | None = None
         self._base_url = ""
         self._starting = asyncio.Lock()
@@ -44,7 +47,8 @@ class LocalClient:
         path = resolve_model(section.model or "", home.models, relative_to=loaded.base_dir)
         server = local.LocalServer(path, context_window=section.context_window)
         _ = server.context_window  # Reads the file's header: a damaged one is told of now.
-        return cls(server)
+        idle_timeout_s = section.idle_timeout_seconds or LOCAL_IDLE_TIMEOUT_S
+        return cls(server, idle_timeout_s=idle_timeout_s)
 
     @property
     def provider(self) -> str:
@@ -91,7 +95,7 @@ class LocalClient:
                     base_url=base_url,
                     api_key=self._server.api_key,
                     context_window=self._server.context_window,
-                    idle_timeout_s=LOCAL_IDLE_TIMEOUT_S,
+                    idle_timeout_s=self._idle_timeout_s,
                 )
                 self._client = llm.HttpClient(endpoint, llm.OpenAiChatScheme(LLAMA_SERVER))
 

@@ -30,6 +30,11 @@ BASE_URLS = {
 }
 """Where each kind is, unless the manifest says otherwise."""
 
+IDLE_TIMEOUT_S = 300.0
+"""How long a model may be silent, in seconds: some think for minutes without a word of it."""
+COMPATIBLE_IDLE_TIMEOUT_S = 60.0
+"""The same for servers that stream what their models think, or have models that do not."""
+
 # Others are asked for typed answers in words: not all of their models take a schema with tools.
 _SCHEMA_KINDS = frozenset({"openai", "openai_responses"})
 
@@ -152,6 +157,7 @@ def _http_provider(section: FallbackProvider, card: ModelCard, key: Key) -> Prov
         api_key=key.value,
         context_window=card.context_window,
         key_source=key.source,
+        idle_timeout_s=section.idle_timeout_seconds or _usual_idle_timeout_s(section.kind),
     )
     client = llm.HttpClient(endpoint, _scheme(section, base_url, card))
     return Provider(
@@ -161,6 +167,10 @@ def _http_provider(section: FallbackProvider, card: ModelCard, key: Key) -> Prov
         takes_schema=section.kind in _SCHEMA_KINDS,
         base_url=base_url,
     )
+
+
+def _usual_idle_timeout_s(kind: str) -> float:
+    return COMPATIBLE_IDLE_TIMEOUT_S if kind == "openai_compatible" else IDLE_TIMEOUT_S
 
 
 def _scheme(section: FallbackProvider, base_url: str, card: ModelCard) -> Scheme:

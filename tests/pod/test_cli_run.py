@@ -372,7 +372,7 @@ def test_wrong_use_and_wrong_manifests_end_with_2(desk: Desk, args: list[str], s
     (desk.work / "scriptless.jsonl").unlink()
     head = '[pod]\nname = "p"\n[provider]\nkind = '
     desk.write("keyless.toml", f'{head}"openai"\nmodel = "m"\napi_key_env = "NO_SUCH_KEY"\n')
-    desk.write("unbuilt.toml", f'{head}"gemini"\nmodel = "m"\napi_key_env = "FAKE_KEY"\n')
+    desk.write("unbuilt.toml", f'{head}"replay"\nscript = "r.jsonl"\n')
     desk.write("model.toml", f'{head}"local"\nmodel = "NoSuchModel"\n')
     done = desk.pod("run", *args)
     assert done.exit_code == 2, done.output

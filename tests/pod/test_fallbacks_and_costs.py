@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -167,3 +168,15 @@ async def test_a_window_that_the_provider_named_outlives_the_process(home: Path)
 
         async with living(path, home, resume=session_id) as story:
             assert story.pod.status().window == 9000
+
+
+async def test_how_long_a_model_may_be_silent_is_the_manifests_to_say(home: Path) -> None:
+    never = threading.Event()
+    with serving(Say("hello and more", wait=never)) as served:
+        path = written(home, served, prices=f"{PRICES}\nidle_timeout_seconds = 0.3")
+        async with living(path, home) as story:
+            result = await story.pod.run("hi")
+        never.set()
+
+    assert result.outcome == "error"
+    assert "for 0.3 s" in result.message
