@@ -6,6 +6,7 @@ works offline). This is the one home of that library. Prices are in US dollars.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -27,6 +28,21 @@ _MAKERS = {
     "openai": "openai",
     "openai_responses": "openai",
     "gemini": "google",
+}
+# The longest answers, by the vendors' own pages on each model, as of November 2026: genai-prices
+# has none. Where a name fits nothing, nothing is known, and nothing is lowered.
+_OUTPUT_CAPS = {
+    "openai": (
+        (r"gpt-3\.5|gpt-4-turbo", 4_096),
+        (r"gpt-4o|chatgpt-4o|gpt-5-chat", 16_384),
+        (r"gpt-4\.1", 32_768),
+        (r"o[134](-|$)", 100_000),
+        (r"gpt-5(?!\d)", 128_000),
+    ),
+    "google": (
+        (r"(models/)?gemini-(1\.5|2\.0)", 8_192),
+        (r"(models/)?gemini-(2\.5|3)(?!.*(image|tts|live|audio))", 65_536),
+    ),
 }
 _PRICED_KINDS = frozenset({*_MAKERS, "openai_compatible"})
 
@@ -61,7 +77,7 @@ class ModelCard:
             provider=section.kind,
             model=section.model or "",
             context_window=window,
-            max_output_tokens=section.max_output_tokens,
+            max_output_tokens=section.max_output_tokens or _known_cap(section),
             prices=section.prices,
             base_url=section.base_url,
             source=source if window is not None else "nobody",
@@ -122,6 +138,17 @@ class PriceList:
     def _card(self, client: LlmClient) -> ModelCard | None:
         name = (client.provider, client.model)
         return next((card for card in self.models if (card.provider, card.model) == name), None)
+
+
+def _known_cap(section: FallbackProvider) -> int | None:
+    name = (section.model or "").lower()
+    if section.kind == "anthropic":
+        from worker.llm.schemes.anthropic.models import facts
+
+        return facts(name).max_output
+
+    rows = _OUTPUT_CAPS.get(_MAKERS.get(section.kind, ""), ())
+    return next((cap for pattern, cap in rows if re.match(pattern, name)), None)
 
 
 def _own_cost(usage: Usage, prices: PricesSection) -> float:

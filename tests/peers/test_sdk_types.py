@@ -67,7 +67,7 @@ def test_what_we_send_is_right_by_the_types(target: Target) -> None:
     requests: list[tuple[Api | None, Any]] = []
 
     @given(HISTORIES, REQUESTS, st.integers(0, 12))
-    @settings(max_examples=60, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=200, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def collect(items: Any, request: Any, cut: int) -> None:
         sent = repair(items[cut:])
         if sent:

@@ -83,6 +83,24 @@ def test_nothing_is_known_of_others(section: dict[str, Any]) -> None:
     assert known.described_prices == "no price is known"
 
 
+@pytest.mark.parametrize(
+    ("kind", "model", "cap"),
+    [
+        ("anthropic", "claude-sonnet-4-5", 64_000),
+        ("openai", "gpt-4o-mini", 16_384),
+        ("openai_responses", "gpt-5.5", 128_000),
+        ("openai", "o3-mini", 100_000),
+        ("gemini", "gemini-2.5-pro", 65_536),
+        ("gemini", "models/gemini-2.0-flash", 8_192),
+        ("openai", "gpt-50", None),
+        ("gemini", "gemini-2.5-flash-image", None),
+        ("ollama", "gpt-4o", None),
+    ],
+)
+def test_the_longest_answer_is_known_of_some(kind: str, model: str, cap: int | None) -> None:
+    assert card(kind=kind, model=model).max_output_tokens == cap
+
+
 def test_the_manifest_has_the_last_word() -> None:
     own = card(**CLAUDE, context_window=50_000, max_output_tokens=9_000, prices=OWN)
 

@@ -58,6 +58,10 @@ _LOST = (
 _OTHERS = (httpx.HTTPError, httpx.StreamError, httpx.CookieConflict)
 
 
+# llama.cpp closes what was idle for 5 s, as httpx does: whoever asks just then asks a closed door.
+_KEEP_ALIVE_S = 4.0
+
+
 class HttpClient:
     """An `LlmClient` that reaches `endpoint` over HTTP and speaks `scheme`.
 
@@ -203,7 +207,10 @@ class HttpClient:
             timeout = httpx.Timeout(None, connect=endpoint.connect_timeout_s)
             try:
                 self._http = httpx.AsyncClient(
-                    timeout=timeout, transport=self._transport, follow_redirects=False
+                    timeout=timeout,
+                    limits=httpx.Limits(keepalive_expiry=_KEEP_ALIVE_S),
+                    transport=self._transport,
+                    follow_redirects=False,
                 )
             # Only the environment's proxies are read here. httpx shows no password of theirs.
             except (ImportError, ValueError, httpx.InvalidURL) as error:
