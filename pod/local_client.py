@@ -83,6 +83,7 @@ class LocalClient:
 
     async def _ready(self) -> HttpClient:
         from worker import llm
+        from worker.llm.local import REQUEST_HEADERS
         from worker.llm.schemes.chat.scheme import LLAMA_SERVER
 
         async with self._starting:
@@ -94,6 +95,7 @@ class LocalClient:
                     model=self.model,
                     base_url=base_url,
                     api_key=self._server.api_key,
+                    headers=REQUEST_HEADERS,
                     context_window=self._server.context_window,
                     idle_timeout_s=self._idle_timeout_s,
                 )

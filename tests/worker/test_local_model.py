@@ -36,7 +36,7 @@ from worker.llm import (
     ToolCallStart,
     ToolSpec,
 )
-from worker.llm.local import LocalServer, ModelLoadFailed
+from worker.llm.local import REQUEST_HEADERS, LocalServer, ModelLoadFailed
 from worker.llm.schemes.chat.servers import LLAMA_SERVER
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -114,6 +114,7 @@ async def stream(served: LocalServer) -> Any:
         model=served.model_name,
         base_url=served.base_url,
         api_key=served.api_key,
+        headers=REQUEST_HEADERS,
         context_window=served.context_window,
         idle_timeout_s=200.0,
     )

@@ -27,6 +27,8 @@ from .gguf import GgufInfo, GgufInvalid, read_gguf
 
 DEFAULT_WINDOW_CAP = 32_768
 """Tokens of context at most where nobody asks for more: its cache is memory taken at once."""
+REQUEST_HEADERS = {"Connection": "close"}
+"""Of every request: the server closes connections when it likes, and a new one costs nothing."""
 
 _MIN_SERVED_CONTEXT = 256
 """Below this llama.cpp rounds up, or aborts."""
