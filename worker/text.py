@@ -9,6 +9,8 @@ _INVISIBLE = re.compile("[\\s\u200b\u200c\u200d\u2060\ufeff]+")
 
 NO_OUTPUT = "(no output)"
 """What is said in the place of a tool result that says nothing."""
+IMAGES_LABEL = "[Images that belong to the tool results above.]"
+"""What images are sent under where a tool's result cannot hold any."""
 SUMMARY_LABEL = "[Summary of the conversation so far. It is background, not a new request.]"
 """What a summary is sent under, so that nobody takes it for a new request."""
 

@@ -18,12 +18,11 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.text import NO_OUTPUT, SUMMARY_LABEL
+from worker.text import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
 
 from .jsontext import JsonObject
 
 NAME = "openai-chat"
-IMAGES_LABEL = "[Images that belong to the tool results above.]"
 
 
 def write(system_prompt: str, items: Iterable[Item]) -> Iterator[bytes]:

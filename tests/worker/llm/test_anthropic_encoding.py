@@ -30,11 +30,10 @@ from worker.items import (
 )
 from worker.items_json import dump_items, load_items
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.schemes.anthropic.blocks import IMAGES_LABEL
 from worker.llm.schemes.anthropic.messages import GO_ON
 from worker.llm.schemes.anthropic.scheme import AnthropicScheme
 from worker.projection import repair
-from worker.text import NO_OUTPUT, SUMMARY_LABEL
+from worker.text import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
 PIXEL = Image("image/png", PNG)

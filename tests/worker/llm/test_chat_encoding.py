@@ -33,9 +33,8 @@ from worker.items import (
 )
 from worker.llm import ChatQuirks, LlmRequest, OpenAiChatScheme, RequestOptions, ToolSpec
 from worker.llm.schemes.chat.joiner import BRIDGE, GO_ON
-from worker.llm.schemes.chat.messages import IMAGES_LABEL
 from worker.llm.schemes.chat.scheme import COMPATIBLE, LLAMA_SERVER, OPENAI
-from worker.text import NO_OUTPUT, SUMMARY_LABEL
+from worker.text import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
 
 PIXEL_URL = "data:image/png;base64,iVBORw=="
 

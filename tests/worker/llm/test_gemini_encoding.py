@@ -26,10 +26,10 @@ from worker.items import (
     user_message,
 )
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.schemes.gemini.contents import BEGINNING, GO_ON, IMAGES_LABEL, UNSIGNED
+from worker.llm.schemes.gemini.contents import BEGINNING, GO_ON, UNSIGNED
 from worker.llm.schemes.gemini.scheme import GeminiScheme
 from worker.projection import repair
-from worker.text import NO_OUTPUT, SUMMARY_LABEL
+from worker.text import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
 
 NEW = "gemini-3.8-flash"
 OLD = "gemini-2.5-flash"
@@ -185,18 +185,24 @@ def test_text_and_images_are_parts_of_one_content() -> None:
     assert sent == {"role": "user", "parts": [{"text": "Look"}, PIXEL_PART]}
 
 
+def test_an_image_is_sent_as_what_it_is_whatever_it_is_called() -> None:
+    png = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
+    (sent,) = contents(UserMessage(new_uid(), (Image("image/jpeg", png),)))
+    assert sent["parts"][0]["inlineData"]["mimeType"] == "image/png"
+
+
 def test_an_image_that_cannot_be_read_is_told_of_instead_of_refused_for_ever() -> None:
     said = UserMessage(new_uid(), (GIF, Image("image/png", b""), PIXEL))
     (sent,) = contents(said)
     assert [part.get("text") for part in sent["parts"]] == [
-        "[An image was left out that Gemini cannot read: image/gif.]",
-        "[An image was left out that Gemini cannot read: without any data.]",
+        "[An image of 6 bytes and type image/gif is left out: not readable.]",
+        "[An image of 0 bytes and type image/png is left out: not readable.]",
         None,
     ]
     called = (user_message("Go."), answer(tool_call("c1")))
     assert contents(*called, result("c1", attachments=(GIF,)))[3]["parts"] == [
         {"text": IMAGES_LABEL},
-        {"text": "[An image was left out that Gemini cannot read: image/gif.]"},
+        {"text": "[An image of 6 bytes and type image/gif is left out: not readable.]"},
     ]
 
 

@@ -26,10 +26,9 @@ from worker.items import (
     user_message,
 )
 from worker.llm import LlmRequest, RequestOptions, ToolSpec
-from worker.llm.schemes.chat.messages import IMAGES_LABEL
 from worker.llm.schemes.ollama.scheme import OllamaEncoder, OllamaScheme
 from worker.projection import repair
-from worker.text import NO_OUTPUT, SUMMARY_LABEL
+from worker.text import IMAGES_LABEL, NO_OUTPUT, SUMMARY_LABEL
 
 PIXEL_DATA = "iVBORw=="
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from worker.items import Image
 from worker.text import clean_text
 
-_READABLE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+READABLE = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+"""The types that most models read."""
 # An image that is not of the type it is said to be has the whole request refused.
 _MAGIC = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
@@ -17,14 +19,14 @@ _MAGIC = (
 )
 
 
-def readable_type(image: Image) -> str | None:
-    """Return the media type to send `image` as, or None where no model could read it."""
+def readable_type(image: Image, readable: Collection[str] = READABLE) -> str | None:
+    """Return the media type to send `image` as, or None where it is none of the `readable` ones."""
     found = next((kind for magic, kind in _MAGIC if magic.match(image.data)), None)
     media_type = found or image.media_type.lower().replace("image/jpg", "image/jpeg")
-    return media_type if image.data and media_type in _READABLE else None
+    return media_type if image.data and media_type in readable else None
 
 
-def left_out(image: Image) -> str:
+def left_out(image: Image, why: str = "not readable") -> str:
     """Return the words in the place of an image that cannot be sent."""
     kind = clean_text(image.media_type)
-    return f"[An image of {len(image.data):,} bytes and type {kind} is left out: not readable.]"
+    return f"[An image of {len(image.data):,} bytes and type {kind} is left out: {why}.]"

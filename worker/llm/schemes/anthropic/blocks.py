@@ -7,8 +7,6 @@ other in a request. Which id that is depends on what stands before: the joiner p
 from __future__ import annotations
 
 import base64
-import json
-import re
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -27,23 +25,17 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.wording import note_text, result_text, sent_arguments, summary_text
-from worker.text import clean_text, is_blank
-
-IMAGES_LABEL = "[Images that belong to the tool results above.]"
-
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_MAX_NAME_CHARS = 64
-_MAX_IMAGE_CHARS = 10 * 1024 * 1024  # of base64; a larger image has the whole request refused
-
-_MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-# An image that is not of the type it is said to be has the whole request refused.
-_MAGIC = (
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+from worker.llm.schemes.images import left_out, readable_type
+from worker.llm.schemes.wording import (
+    note_text,
+    result_text,
+    sent_arguments,
+    sent_name,
+    summary_text,
 )
+from worker.text import IMAGES_LABEL, clean_text, is_blank
+
+_MAX_IMAGE_CHARS = 10 * 1024 * 1024  # of base64; a larger image has the whole request refused
 
 
 @frozen
@@ -139,31 +131,9 @@ def _thinking_block(part: Reasoning) -> Block:
 
 
 def _call_block(call: ToolCall) -> Block:
-    name = orjson.dumps(_name(call.name))
-    tail = b"".join((b'","name":', name, b',"input":', _input(call).encode(), b"}"))
+    name = orjson.dumps(sent_name(call.name))
+    tail = b"".join((b'","name":', name, b',"input":', sent_arguments(call).encode(), b"}"))
     return Block(b'{"type":"tool_use","id":"', call.call_id, tail)
-
-
-def _input(call: ToolCall) -> str:
-    """Return the arguments as they were received; of a key that stands there twice, the last."""
-    arguments = sent_arguments(call)
-    repeated: list[str] = []
-
-    def read(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            repeated.append("")
-        return found
-
-    try:
-        value = json.loads(arguments, object_pairs_hook=read)
-    except RecursionError:
-        return "{}"
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if repeated else arguments
-
-
-def _name(name: str) -> str:
-    return _NOT_IN_A_NAME.sub("_", name)[:_MAX_NAME_CHARS] or "unnamed"
 
 
 def _of_result(item: ToolResult) -> Piece:
@@ -194,19 +164,13 @@ def _of_user(item: UserMessage) -> Iterator[Block]:
 
 def _image(image: Image) -> dict[str, object]:
     """Return an image block, or words in its place where the image would be refused."""
-    found = next((kind for magic, kind in _MAGIC if magic.match(image.data)), None)
-    media_type = found or image.media_type.lower().replace("image/jpg", "image/jpeg")
-    if media_type not in _MEDIA_TYPES or not image.data:
-        return _left_out(f"of type {clean_text(image.media_type)}, which this model does not read")
+    media_type = readable_type(image)
+    if media_type is None:
+        return {"type": "text", "text": left_out(image)}
 
     data = base64.b64encode(image.data).decode("ascii")
     if len(data) > _MAX_IMAGE_CHARS:
-        return _left_out(f"of {len(image.data):,} bytes, more than this model reads")
-    return {
-        "type": "image",
-        "source": {"type": "base64", "media_type": media_type, "data": data},
-    }
+        return {"type": "text", "text": left_out(image, "larger than this model reads")}
 
-
-def _left_out(why: str) -> dict[str, object]:
-    return {"type": "text", "text": f"[An image is left out: {why}.]"}
+    source = {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "image", "source": source}

@@ -31,9 +31,7 @@ from worker.llm.schemes.wording import (
     sent_name,
     summary_text,
 )
-from worker.text import clean_text, is_blank
-
-IMAGES_LABEL = "[Images that belong to the tool results above.]"
+from worker.text import IMAGES_LABEL, clean_text, is_blank
 
 _Block: TypeAlias = "dict[str, object]"
 

@@ -28,13 +28,13 @@ from worker.items import (
 )
 from worker.llm.schemes.gemini.models import GeminiModel, bare_name
 from worker.llm.schemes.gemini.schema import wire_name
+from worker.llm.schemes.images import left_out, readable_type
 from worker.llm.schemes.item_writer import Written
 from worker.llm.schemes.wording import note_text, result_text, sent_arguments, summary_text
-from worker.text import clean_text, is_blank
+from worker.text import IMAGES_LABEL, clean_text, is_blank
 
 UNSIGNED = "skip_thought_signature_validator"
 """Google's word for a call whose signature is not at hand: another model made it."""
-IMAGES_LABEL = "[Images that belong to the tool results above.]"
 BEGINNING = "[The conversation begins with an answer of yours.]"
 """What stands before an answer that nothing precedes: the user has to speak first."""
 GO_ON = "[Go on.]"
@@ -133,8 +133,7 @@ class ItemEncoder:
         return Piece("response", orjson.dumps(members)[1:], call_id=item.call_id, images=rest)
 
     def _can_hold(self, image: Image) -> bool:
-        is_taken = image.media_type in _RESPONSE_IMAGES and bool(image.data)
-        return self.facts.is_gemini_3 and is_taken
+        return self.facts.is_gemini_3 and readable_type(image, _RESPONSE_IMAGES) is not None
 
     def _id(self, call_id: str) -> _Part:
         # Older models refuse an id, newer ones want the one of the call in its response.
@@ -177,13 +176,13 @@ def _text(text: str) -> _Part:
 
 
 def _image(image: Image) -> _Part:
-    if image.media_type not in _IMAGES or not image.data:
+    media_type = readable_type(image, _IMAGES)
+    if media_type is None:
         # It would be refused with every request from now on.
-        kind = clean_text(image.media_type) if image.data else "without any data"
-        return _text(f"[An image was left out that Gemini cannot read: {kind}.]")
+        return _text(left_out(image))
 
     data = base64.b64encode(image.data).decode("ascii")
-    return {"inlineData": {"mimeType": image.media_type, "data": data}}
+    return {"inlineData": {"mimeType": media_type, "data": data}}
 
 
 def _joined(parts: Sequence[_Part]) -> bytes:

@@ -24,7 +24,7 @@ from worker.items import (
     ToolResult,
     UserMessage,
 )
-from worker.llm.schemes.chat.messages import IMAGES_LABEL, Target
+from worker.llm.schemes.chat.messages import Target
 from worker.llm.schemes.chat.quirks import ANY_ID
 from worker.llm.schemes.images import left_out, readable_type
 from worker.llm.schemes.item_writer import Written, with_tail
@@ -35,7 +35,7 @@ from worker.llm.schemes.wording import (
     sent_name,
     summary_text,
 )
-from worker.text import clean_text, is_blank
+from worker.text import IMAGES_LABEL, clean_text, is_blank
 
 _Message: TypeAlias = "dict[str, object]"
 
