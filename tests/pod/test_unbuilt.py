@@ -50,7 +50,9 @@ def test_a_provider_is_named_beside_the_rest(home: Path) -> None:
 
 def test_a_plain_manifest_is_not(home: Path) -> None:
     path = manifest(home, "http://127.0.0.1:1/v1", "[compaction]\ncompact_threshold = 5000\n")
-    refuse_unbuilt(load_manifest(path, env={}))
+    loaded = load_manifest(path, env={})
+    refuse_unbuilt(loaded)
+    assert unbuilt_keys(loaded.manifest) == []
 
 
 def test_a_kind_is_named_wherever_it_stands(home: Path) -> None:

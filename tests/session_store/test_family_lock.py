@@ -139,9 +139,9 @@ def test_a_salvaged_fork_keeps_its_parent(home: Path) -> None:
 
 def test_many_begin_at_once(home: Path) -> None:
     store = a_store(home)
-    told(store, 1)
+    parent = told(store, 1)
     with joining(store.layout), joining(store.layout, 0.0):
-        pass
+        assert store.verify(store.fork(parent)).ok
 
 
 @contextmanager
@@ -182,6 +182,7 @@ def test_a_forked_child_holds_nothing_up(home: Path) -> None:
 
     try:
         store.remove(parent)
+        assert store.sessions() == []
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
