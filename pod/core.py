@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import define
 
@@ -25,8 +25,9 @@ from worker.items import Item
 from worker.prune import apply_prune
 from worker.worker import Worker
 
-LEARNED_WINDOW = "learned_window"
-"""What a session's config calls a window that the provider named when a prompt did not fit."""
+LEARNED_WINDOWS = "learned_windows"
+"""What a session's config calls the windows that providers named when a prompt did not fit: by
+`provider/model`, as another may stand in."""
 
 
 @define(eq=False)
@@ -74,7 +75,8 @@ class PodCore:
     def take_window(self, window: int) -> None:
         """Hold thresholds to a window that a provider named, in this launch or an earlier one."""
         client = self.worker.client
-        self.config = {**self.config, LEARNED_WINDOW: window}
+        learned = learned_windows(self.config) | {f"{client.provider}/{client.model}": window}
+        self.config = {**self.config, LEARNED_WINDOWS: learned}
         self.thresholds = thresholds_for(
             self.loaded.manifest.compaction,
             provider=client.provider,
@@ -121,3 +123,10 @@ class PodCore:
     def tokens_of(self, history: Sequence[Item], watermark: int) -> int:
         """Return the fitted tokens of the prompt that a history would make."""
         return self.worker.meter.estimate(apply_prune(history, watermark))
+
+
+def learned_windows(config: Mapping[str, object]) -> dict[str, int]:
+    """Return the windows that a session's config has learned, by `provider/model`."""
+    found = config.get(LEARNED_WINDOWS)
+    named = found.items() if isinstance(found, Mapping) else ()
+    return {str(name): window for name, window in named if isinstance(window, int)}

@@ -68,10 +68,16 @@ class ModelCard:
 
     @classmethod
     def of(cls, section: FallbackProvider) -> ModelCard:
-        """Return what the manifest and the table know of a section's model."""
+        """Return what the manifest and the table know of a section's model.
+
+        The table loads with the first call, which takes some 0.4 s.
+        """
         window, source = section.context_window, "the manifest"
-        if window is None:
-            window, source = _table_window(section), "genai-prices"
+        if window is None or section.prices is None:
+            # Also for the prices' sake: the table loads now, and not in the middle of a run.
+            found = _find(section.kind, section.base_url, [section.model or ""])
+            if window is None:
+                window, source = found and found[1].context_window, "genai-prices"
 
         return cls(
             provider=section.kind,
@@ -166,11 +172,6 @@ def _own_cost(usage: Usage, prices: PricesSection) -> float:
 def has_table() -> bool:
     """Tell whether there is a table to look models up in: the extra `prices` is installed."""
     return find_spec("genai_prices") is not None
-
-
-def _table_window(section: FallbackProvider) -> int | None:
-    found = _find(section.kind, section.base_url, [section.model or ""])
-    return found[1].context_window if found else None
 
 
 def _table_cost(usage: Usage, card: ModelCard, names: Iterable[str]) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pod.compaction.state import FirstMeasurement, remembered
 from pod.compaction.thresholds import UNKNOWN_WINDOW
 from pod.context.host import ModelFacts
-from pod.core import LEARNED_WINDOW
+from pod.core import LEARNED_WINDOWS, learned_windows
 from pod.journal import in_thread
 from pod.protocol import CompactionFailed
 from pod.protocol.events import Trigger
@@ -99,10 +99,13 @@ def _to_be_judged(core: PodCore, began: dict[str, Any] | None) -> FirstMeasureme
 
 def _take_learned_window(core: PodCore, state: SessionState) -> None:
     """Hold to the window that the provider once named for this very model."""
-    learned = state.config.get(LEARNED_WINDOW)
-    same = all(state.config.get(key) == core.config[key] for key in ("provider", "model"))
-    window = core.thresholds.window
-    if same and isinstance(learned, int) and (window is None or learned < window):
+    known = learned_windows(state.config)
+    if known:
+        core.config = {**core.config, LEARNED_WINDOWS: known}
+
+    client, window = core.worker.client, core.thresholds.window
+    learned = known.get(f"{client.provider}/{client.model}")
+    if learned is not None and (window is None or learned < window):
         core.take_window(learned)
 
 

@@ -12,7 +12,7 @@ from worker.llm.types import Usage
 from .answer_stream import AnswerStream
 from .listing import counted
 from .narrator import Narrator
-from .notes import Scene
+from .notes import Scene, tokens_in_and_out
 
 
 @define
@@ -117,15 +117,6 @@ def _compaction(status: PodStatus) -> str:
 
 def cost_lines(spent: Spent) -> list[str]:
     """Return what `/cost` says."""
-    given, taken = spent.tokens.input_tokens, spent.tokens.output_tokens
-    sizes = [
-        *([] if given is None else [f"{given:,} tokens in"]),
-        *(
-            []
-            if taken is None
-            else [f"{taken:,} tokens out" if given is None else f"{taken:,} out"]
-        ),
-    ]
-    told = ", ".join(sizes) or "how many tokens is not known"
+    told = tokens_in_and_out(spent.tokens) or "how many tokens is not known"
     price = "no price is known for this model" if spent.cost is None else f"${spent.cost:.4f}"
     return [f"{counted(spent.requests, 'request')} · {told}", price]

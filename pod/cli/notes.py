@@ -8,6 +8,7 @@ from attrs import frozen
 
 from pod import protocol
 from pod.protocol import EventData, RunEnd
+from worker.llm.types import Usage as MeasuredUsage
 
 from .listing import counted
 
@@ -146,11 +147,11 @@ def closing(end: RunEnd, label: str, seconds: float) -> str:
     return "  " + " · ".join([*parts, f"{seconds:.1f} s", f"session {end.session_id}"])
 
 
-def tokens_in_and_out(usage: protocol.Usage) -> str:
+def tokens_in_and_out(usage: protocol.Usage | MeasuredUsage) -> str:
     """Return the sizes that a provider measured; empty where it measured none."""
     given, taken = usage.input_tokens, usage.output_tokens
     if given is None:
-        return ""
+        return "" if taken is None else f"{counted(taken, 'token')} out"
 
     cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
     answer = "" if taken is None else f", {taken:,} out"

@@ -29,7 +29,7 @@ USUAL = CachePrices(read=0.1, write=1.25)
 """Parts of the plain price, where nobody tells: Anthropic's, the dearest to break."""
 
 
-def pays(saved: int, rewritten: float, requests: float, prices: CachePrices) -> bool:
+def pays(saved: float, rewritten: float, requests: float, prices: CachePrices) -> bool:
     """Tell whether pruning now is cheaper than leaving the prompt as it is.
 
     Args:

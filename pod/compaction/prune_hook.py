@@ -11,7 +11,14 @@ from pod.compaction.break_even import CACHE_TTL_S, CachePrices, pays, requests_t
 from worker.hooks import Action, Continue
 from worker.items import Item, ToolResult, is_turn_start
 from worker.ports import RequestStage
-from worker.prune import PruneConfig, PrunePlan, first_unseen, plan_between, prune_boundary
+from worker.prune import (
+    PruneConfig,
+    PrunePlan,
+    first_unseen,
+    plan_between,
+    prune_boundary,
+    pruned_result,
+)
 
 if TYPE_CHECKING:
     from manifests import CompactionSection
@@ -74,12 +81,15 @@ class PruneHook(RequestStage):
             # Nothing is cached: whatever is left out is saved.
             return plan, "cold_cache"
 
-        changed = next(n for n in range(watermark, boundary) if _has_detail(history[n]))
-        rewritten = sum(map(worker.meter.weigh, history[changed:])) - plan.est_savings
-        occupancy = worker.occupancy().tokens
-        to_come = requests_to_come(history, occupancy, self.break_even.limit())
-        does_pay = pays(plan.est_savings, rewritten, to_come, self.break_even.prices())
-        return plan if does_pay else None, "break_even"
+        return plan if self._pays(worker, boundary, self.break_even) else None, "break_even"
+
+    def _pays(self, worker: Worker, boundary: int, policy: BreakEven) -> bool:
+        history, weigh = worker.history, worker.meter.weigh
+        changing = [n for n in range(worker.watermark, boundary) if _has_detail(history[n])]
+        saved = sum(weigh(history[n]) - weigh(pruned_result(history[n])) for n in changing)
+        rewritten = sum(map(weigh, history[changing[0] :])) - saved
+        to_come = requests_to_come(history, worker.occupancy().tokens, policy.limit())
+        return pays(saved, rewritten, to_come, policy.prices())
 
     def reset(self) -> None:
         """Forget what was seen: the history was replaced."""

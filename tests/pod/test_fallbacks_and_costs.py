@@ -12,7 +12,7 @@ from pod.errors import PricesMissing
 from pod.protocol import CompactionDone, Retry, RunEnd, Usage
 from session_store import FileSessionStore
 from tests.fake_provider import SUMMARY, Asked, Say, Served, serving
-from tests.pod.pods import living, manifest
+from tests.pod.pods import living, log_of, manifest
 
 pytestmark = pytest.mark.anyio
 
@@ -180,3 +180,31 @@ async def test_how_long_a_model_may_be_silent_is_the_manifests_to_say(home: Path
 
     assert result.outcome == "error"
     assert "for 0.3 s" in result.message
+
+
+async def test_what_a_stand_in_says_of_its_window_is_not_held_against_the_first(home: Path) -> None:
+    too_long = "This model's maximum context length is 9000 tokens."
+
+    def second(asked: Asked, number: int) -> Say:
+        if asked.wants_summary:
+            return Say(SUMMARY)
+        if number == 4:
+            return Say(status=400, error=too_long, code="context_length_exceeded")
+        return Say("word " * 50)
+
+    with ExitStack() as stack:
+        down = stack.enter_context(serving(Say(status=401, error="no such key")))
+        up = stack.enter_context(serving(second))
+        extra = "[compaction]\ncompact_threshold = 50000\ncompact_retained_turns = 1\n"
+        path = written(home, down, up, extra=extra)
+        async with living(path, home) as story:
+            for number in range(4):
+                result = await story.pod.run(f"question {number} " + "and more " * 200)
+            assert result.outcome == "finished"
+            session_id = story.pod.session_id
+
+        async with living(path, home, resume=session_id) as story:
+            assert story.pod.status().window == 200_000
+
+    (first, *_) = log_of(home, session_id)
+    assert first["config"]["learned_windows"] == {"openai_compatible/m1": 9000}
