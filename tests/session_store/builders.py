@@ -1,10 +1,12 @@
-"""What the tests of the store are made with: a ticking clock, short stories, an audit."""
+"""What the tests of the store are made with: a ticking clock, short stories, an audit, a count."""
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,3 +100,29 @@ def lines_of(store: FileSessionStore, session_id: str) -> list[bytes]:
 
 def put_lines(store: FileSessionStore, session_id: str, lines: list[bytes]) -> None:
     store.layout.log(session_id).write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def calls_in(what: Callable[[], object]) -> int:
+    """How many functions `what` calls, Python's and C's: its work, however busy the machine is."""
+    count = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    gc.disable()  # else a collection, and what it finalises, is counted where it happens to come
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        what()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+
+    return count
+
+
+def bytes_read() -> int:
+    """How many bytes this process has asked the system for, so far."""
+    words = Path("/proc/self/io").read_text(encoding="ascii").split()
+    return int(words[words.index("rchar:") + 1])

@@ -18,6 +18,7 @@ from tests.session_store.builders import (
     a_turn,
     answer,
     begun,
+    bytes_read,
     lines_of,
     put_lines,
     result_of,
@@ -29,12 +30,6 @@ from worker.items import user_message
 @pytest.fixture
 def store(home: Path) -> FileSessionStore:
     return a_store(home, durability=Durability.FLUSH)
-
-
-def bytes_read() -> int:
-    """How many bytes this process has asked the system for, so far."""
-    words = Path("/proc/self/io").read_text(encoding="ascii").split()
-    return int(words[words.index("rchar:") + 1])
 
 
 def a_long_one(store: FileSessionStore, entries: int = 3000) -> str:

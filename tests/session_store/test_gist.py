@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from session_store import Durability, FileSessionStore
 from session_store.gist import Gist
-from tests.session_store.builders import a_store, a_turn, answer, begun, told
-from tests.session_store.test_fork_end import bytes_read
+from tests.session_store.builders import a_store, a_turn, answer, begun, bytes_read, told
 from worker.items import SystemNote, new_uid, user_message
 
 FIELDS = {"trigger": "threshold", "engine": "compressor", "method": "summary"}
