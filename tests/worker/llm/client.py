@@ -1,8 +1,8 @@
-"""Clients whose waits take no time, and what a request to them comes to."""
+"""Clients whose waits take no time, what answers them, and what a request to them comes to."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -18,11 +18,13 @@ from worker.llm import (
     Retrying,
     RetryPolicy,
     StreamEvent,
+    TextDelta,
 )
 
 KEY = "sk-test-0123456789abcdef"
 NOW_S = 1_800_000_000.0
 REQUEST = LlmRequest(system="You help.", items=[user_message("Hi")])
+ONCE = RetryPolicy(max_attempts=1)
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
@@ -52,12 +54,36 @@ def endpoint(base_url: str = "http://provider.test/v1", **changes: Any) -> Endpo
     return Endpoint(base_url=base_url, **(usual | changes))
 
 
-class _Streamed(httpx.AsyncByteStream):
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+@attrs.frozen
+class Pieces(httpx.AsyncByteStream):
+    """A body that comes in pieces, and ends then, with `error` if there is one."""
+
+    pieces: Iterable[bytes]
+    error: BaseException | None = None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._data
+        for piece in self.pieces:
+            yield piece
+        if self.error is not None:
+            raise self.error
+
+
+Given = httpx.Response | bytes | Exception
+
+
+class Provider:
+    """Gives the answers in order, the last one for ever; bytes are a stream of status 200."""
+
+    def __init__(self, *answers: Given) -> None:
+        self.answers = answers
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, content=answer)
 
 
 def answering(handler: Handler) -> httpx.MockTransport:
@@ -68,7 +94,7 @@ def answering(handler: Handler) -> httpx.MockTransport:
         if not given.is_stream_consumed:
             return given
         return httpx.Response(
-            given.status_code, headers=given.headers, stream=_Streamed(given.content)
+            given.status_code, headers=given.headers, stream=Pieces([given.content])
         )
 
     return httpx.MockTransport(answer)
@@ -106,3 +132,8 @@ async def ask(asked: HttpClient, request: LlmRequest = REQUEST) -> list[StreamEv
 def retries(events: list[StreamEvent]) -> list[Retrying]:
     """The retries among `events`."""
     return [event for event in events if isinstance(event, Retrying)]
+
+
+def said(events: list[StreamEvent]) -> str:
+    """The text that arrived, delta by delta."""
+    return "".join(event.text for event in events if isinstance(event, TextDelta))

@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import httpx
+import pytest
 from attrs import frozen
 
 from tests.worker.llm import responses_wire, wire
-from tests.worker.llm.client import Clock, Handler, answering, endpoint
+from tests.worker.llm.client import Clock, Handler, Provider, answering, ask, endpoint
+from worker.errors import ProviderError
 from worker.llm import HttpClient, OpenAiChatScheme, RetryPolicy, Scheme
 from worker.llm.schemes.anthropic.scheme import AnthropicScheme
 from worker.llm.schemes.gemini.scheme import GeminiScheme
@@ -53,6 +56,12 @@ class Dialect:
         """A whole answer of some text."""
         texts = map(self.text, pieces or ("Hel", "lo"))
         return b"".join((self.begin(), *texts, self.end()))
+
+    def event(self, data: object) -> bytes:
+        """`data` as one event of the stream; text and bytes stand for themselves."""
+        data = data if isinstance(data, str | bytes) else json.dumps(data)
+        data = data.encode() if isinstance(data, str) else data
+        return b"data: " + data + b"\n\n" if self.scheme.framing == "sse" else data + b"\n"
 
     def client(
         self,
@@ -252,3 +261,13 @@ OLLAMA = Dialect(
 )
 
 DIALECTS = (CHAT, ANTHROPIC, RESPONSES, GEMINI, OLLAMA)
+EVENT_STREAMS = tuple(dialect for dialect in DIALECTS if dialect.scheme.framing == "sse")
+"""Those whose streams are server-sent events; the others' are lines of JSON."""
+
+
+async def failed(dialect: Dialect, *answers: httpx.Response | bytes) -> tuple[ProviderError, int]:
+    """The error that a request ends with, and how often it was sent."""
+    provider = Provider(*answers)
+    with pytest.raises(ProviderError) as error:
+        await ask(dialect.client(handler=provider))
+    return error.value, len(provider.requests)

@@ -10,29 +10,23 @@ import asyncio
 import gc
 import itertools
 import json
-import resource
+import re
 import sys
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from pathlib import Path
 
 import httpx
 
-from tests.worker.llm.client import REQUEST
+from tests.worker.llm.client import ONCE, REQUEST, Pieces
 from tests.worker.llm.dialects import DIALECTS, OLLAMA, Dialect
 from worker.errors import ProviderError
-from worker.llm import RetryPolicy
 
-ONCE = RetryPolicy(max_attempts=1)
 MIB = 1 << 20
 PIECE = 1 << 16
 
 Flood = Callable[[Dialect], Iterator[bytes]]
-
-
-def as_event(dialect: Dialect, data: bytes) -> bytes:
-    """`data` as the data of one event."""
-    return data + b"\n" if dialect is OLLAMA else b"data: " + data + b"\n\n"
 
 
 def endless_line(dialect: Dialect) -> Iterator[bytes]:
@@ -68,19 +62,19 @@ def endless_text(dialect: Dialect) -> Iterator[bytes]:
 
 def endless_answer(dialect: Dialect) -> Iterator[bytes]:
     yield dialect.begin()
-    padding = as_event(dialect, json.dumps({"type": "unknown", "x": "x" * 60_000}).encode())
+    padding = dialect.event(json.dumps({"type": "unknown", "x": "x" * 60_000}).encode())
     while True:
         yield padding
 
 
 def deep_json(dialect: Dialect) -> Iterator[bytes]:
     yield dialect.begin()
-    yield as_event(dialect, b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}")
+    yield dialect.event(b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}")
 
 
 def wide_json(dialect: Dialect) -> Iterator[bytes]:
     yield dialect.begin()
-    yield as_event(dialect, b'{"a":[' + b"[]," * 340_000 + b"[]]}")
+    yield dialect.event(b'{"a":[' + b"[]," * 340_000 + b"[]]}")
 
 
 def wide_whole_body(_: Dialect) -> Iterator[bytes]:
@@ -136,22 +130,13 @@ FLOODS: dict[str, tuple[Flood, str, str]] = {
 }
 
 
-class _Stream(httpx.AsyncByteStream):
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
-            yield piece
-
-
 async def error_of(dialect: Dialect, name: str) -> ProviderError | None:
     """The error that a flood ends with; the next request of the same client is answered."""
     flood, encoding, _ = FLOODS[name]
     headers = {"Content-Encoding": encoding} if encoding else {}
     replies = iter(
         [
-            httpx.Response(200, headers=headers, stream=_Stream(flood(dialect))),
+            httpx.Response(200, headers=headers, stream=Pieces(flood(dialect))),
             httpx.Response(200, content=dialect.hello()),
         ]
     )
@@ -170,7 +155,10 @@ async def error_of(dialect: Dialect, name: str) -> ProviderError | None:
 
 
 def _largest_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Not `getrusage`: that begins with the peak of whoever started this process.
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert found
+    return int(found[1])
 
 
 async def _main() -> None:

@@ -12,53 +12,23 @@ import httpx
 import pytest
 from attrs import evolve
 
-from tests.worker.llm.client import NOW_S, REQUEST, Clock, ask, retries
-from tests.worker.llm.dialects import ANTHROPIC, DIALECTS, GEMINI, OLLAMA, Dialect
+from tests.worker.llm.client import NOW_S, ONCE, REQUEST, Clock, Provider, ask, retries, said
+from tests.worker.llm.dialects import GEMINI, OLLAMA, Dialect, failed
 from tests.worker.llm.wire import Reply, chunked, head, serving
 from worker import Worker, tool
 from worker.errors import (
     BadAnswer,
     ContextOverflow,
-    ProviderError,
     ProviderRefused,
     ProviderUnavailable,
     StreamBroken,
 )
 from worker.items import Text, ToolCall, ToolResult
-from worker.llm import Answered, HttpClient, RetryPolicy, StreamEvent, TextDelta
+from worker.llm import Answered, HttpClient
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.parametrize("dialect", DIALECTS, ids=str),
-]
+pytestmark = pytest.mark.anyio
 
-ONCE = RetryPolicy(max_attempts=1)
 TEXT = "Grüße, 世界 \U0001f378 a\u2028b\u2029c\u0085d\x0be"
-
-
-def said(events: list[StreamEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
-class Provider:
-    """Gives the answers in order, the last one for ever."""
-
-    def __init__(self, *answers: httpx.Response | bytes) -> None:
-        self.answers = answers
-        self.requests: list[httpx.Request] = []
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, content=answer)
-
-
-async def failed(dialect: Dialect, *answers: httpx.Response | bytes) -> tuple[ProviderError, int]:
-    """The error that a request ends with, and how often it was sent."""
-    provider = Provider(*answers)
-    with pytest.raises(ProviderError) as error:
-        await ask(dialect.client(handler=provider))
-    return error.value, len(provider.requests)
 
 
 def limited(value: str) -> httpx.Response:
@@ -261,14 +231,6 @@ async def test_i16_data_without_a_space(dialect: Dialect) -> None:
     assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
 
 
-@pytest.mark.parametrize("newline", [b"\r\n", b"\r"])
-async def test_i17_other_line_ends(dialect: Dialect, newline: bytes) -> None:
-    if dialect is OLLAMA and newline == b"\r":
-        pytest.skip("a line of JSON ends with a line feed")
-    body = dialect.hello().replace(b"\n", newline)
-    assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
-
-
 @pytest.mark.parametrize("content_type", ["application/json", "text/event-stream", "text/html"])
 async def test_i21_a_200_that_is_an_error_in_json(dialect: Dialect, content_type: str) -> None:
     body = {"error": {"message": "the model is not loaded", "code": 400}}
@@ -341,14 +303,27 @@ async def test_k12_silence_after_content_is_the_end(
 # --- addresses ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("base", ["http://p.test", "http://p.test/v1", "http://p.test/v1/"])
-async def test_one_version_stands_in_the_address(dialect: Dialect, base: str) -> None:
-    if base == "http://p.test" and dialect.url.startswith("/v1/") and dialect is not ANTHROPIC:
-        pytest.skip("its address has no version of its own")
+async def path_asked(dialect: Dialect, base: str) -> str:
     provider = Provider(dialect.hello())
     await ask(dialect.client(base, handler=provider))
     (request,) = provider.requests
-    assert request.url.path == dialect.url
+    return request.url.path
+
+
+@pytest.mark.parametrize("base", ["http://p.test/v1", "http://p.test/v1/"])
+async def test_one_version_stands_in_the_path(dialect: Dialect, base: str) -> None:
+    assert await path_asked(dialect, base) == dialect.url
+
+
+async def test_where_the_address_names_no_version_the_dialect_does_if_it_has_one(
+    dialect: Dialect,
+) -> None:
+    own = {
+        "openai_compatible": "/chat/completions",
+        "openai_responses": "/responses",
+        "gemini": "/v1beta/models/m:streamGenerateContent",
+    }
+    assert await path_asked(dialect, "http://p.test") == own.get(dialect.provider, dialect.url)
 
 
 async def test_what_is_accepted_is_what_the_dialect_sends(dialect: Dialect) -> None:

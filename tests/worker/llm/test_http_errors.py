@@ -13,7 +13,7 @@ import httpx
 import httpx_sse
 import pytest
 
-from tests.worker.llm.client import KEY, Clock, ask, client, endpoint
+from tests.worker.llm.client import KEY, ONCE, Clock, Pieces, ask, client, endpoint
 from tests.worker.llm.wire import Reply, chunk, head, hello, serving, sse
 from worker.errors import (
     BadAnswer,
@@ -24,11 +24,8 @@ from worker.errors import (
     ProviderUnreachable,
     StreamBroken,
 )
-from worker.llm import RetryPolicy
 
 pytestmark = pytest.mark.anyio
-
-ONCE = RetryPolicy(max_attempts=1)
 
 
 async def error_of(answer: httpx.Response | Exception, **changes: Any) -> ProviderError:
@@ -265,12 +262,8 @@ async def test_every_foreign_error_is_translated_before_content(cls: type[BaseEx
 
 @pytest.mark.parametrize("cls", foreign_errors(), ids=lambda cls: cls.__name__)
 async def test_every_foreign_error_is_translated_after_content(cls: type[BaseException]) -> None:
-    class Stream(httpx.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            yield sse(chunk({"content": "Half"}), done=False)
-            raise made(cls)
-
-    error = await error_of(httpx.Response(200, stream=Stream()))
+    half = sse(chunk({"content": "Half"}), done=False)
+    error = await error_of(httpx.Response(200, stream=Pieces([half], made(cls))))
     assert isinstance(error, StreamBroken)
     assert error.partial is not None
 

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.worker.llm.client import ask
+from tests.worker.llm.client import ONCE, ask
 from tests.worker.llm.dialects import ANTHROPIC, CHAT, DIALECTS, Dialect
-from tests.worker.llm.floods import FLOODS, ONCE, error_of
+from tests.worker.llm.floods import FLOODS, error_of
 from tests.worker.llm.wire import call_delta, chunk, sse
 from worker.errors import BadAnswer, StreamBroken
 from worker.llm import Answered, StreamLimits
@@ -24,7 +24,6 @@ MOST_GROWN_KIB = 80 * 1024
 
 
 @pytest.mark.parametrize("name", FLOODS)
-@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
 async def test_a_flood_ends_with_an_error_that_names_the_limit(dialect: Dialect, name: str) -> None:
     error = await error_of(dialect, name)
     assert isinstance(error, (BadAnswer, StreamBroken))
@@ -48,11 +47,6 @@ def test_no_flood_takes_much_memory() -> None:
 SMALL = StreamLimits(arguments_bytes=10_000)
 
 
-def arguments(size: int) -> str:
-    return json.dumps({"word": "x" * (size - 11)}, separators=(",", ":"))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS, ids=str)
 @pytest.mark.parametrize("size", [9_000, 11_000])
 async def test_the_arguments_of_a_call_are_bounded(dialect: Dialect, size: int) -> None:
     body = dialect.call("x" * size)

@@ -13,6 +13,8 @@ from tests.worker.llm.client import (
     NOW_S,
     REQUEST,
     Clock,
+    Pieces,
+    Provider,
     answering,
     ask,
     client,
@@ -34,21 +36,6 @@ from worker.llm.waits import parse_retry_after
 pytestmark = pytest.mark.anyio
 
 OK = httpx.Response(200, content=hello())
-
-
-class Provider:
-    """Gives the answers in order, the last one for ever; an exception is raised."""
-
-    def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.answers = answers
-        self.requests: list[httpx.Request] = []
-
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
 
 
 def failing(status: int, body: dict[str, Any] | None = None, **headers: str) -> httpx.Response:
@@ -223,20 +210,9 @@ async def test_a_wait_that_is_too_long_fails_at_once_and_is_named(header: str) -
 # --- after content ------------------------------------------------------------------------------
 
 
-class Dropping(httpx.AsyncByteStream):
-    """A body that ends with an exception."""
-
-    def __init__(self, data: bytes, error: Exception) -> None:
-        self.data, self.error = data, error
-
-    async def __aiter__(self) -> Any:
-        yield self.data
-        raise self.error
-
-
 def dropping(data: bytes) -> httpx.Response:
     error = httpx.RemoteProtocolError("peer closed connection")
-    return httpx.Response(200, stream=Dropping(data, error))
+    return httpx.Response(200, stream=Pieces([data], error))
 
 
 async def broken(*parts: dict[str, Any]) -> StreamBroken:

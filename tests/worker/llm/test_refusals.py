@@ -10,16 +10,15 @@ import httpx
 import pytest
 from attrs import evolve
 
-from tests.worker.llm.client import REQUEST, Clock, ask, client, retries
+from tests.worker.llm.client import ONCE, REQUEST, Clock, ask, client, retries
 from tests.worker.llm.wire import hello
 from worker.errors import ProviderRefused
-from worker.llm import Answered, LlmRequest, RequestOptions, RetryPolicy
+from worker.llm import Answered, LlmRequest, RequestOptions
 from worker.llm.refusals import refused_option
 from worker.llm.reports import read_report
 
 pytestmark = pytest.mark.anyio
 
-ONCE = RetryPolicy(max_attempts=1)
 SCHEMA = {"type": "object", "properties": {}}
 
 # Who says it, what it says, and which option that is.

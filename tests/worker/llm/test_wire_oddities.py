@@ -9,9 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.worker.llm.client import Clock, ask, retries
-from tests.worker.llm.dialects import ANTHROPIC, CHAT, DIALECTS, OLLAMA, Dialect
-from tests.worker.llm.test_http_cases import ONCE, Provider, failed, said
+from tests.worker.llm.client import ONCE, Clock, Provider, ask, retries, said
+from tests.worker.llm.dialects import (
+    ANTHROPIC,
+    CHAT,
+    EVENT_STREAMS,
+    OLLAMA,
+    Dialect,
+    failed,
+)
 from tests.worker.llm.wire import Reply, chunked, head, serving
 from worker.errors import (
     BadAnswer,
@@ -23,26 +29,16 @@ from worker.errors import (
 from worker.items import Text
 from worker.llm import Answered
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.parametrize("dialect", DIALECTS, ids=str),
-]
-
-
-def as_event(dialect: Dialect, data: object) -> bytes:
-    """`data` as one event of the stream; a string stands for itself."""
-    text = data if isinstance(data, str) else json.dumps(data)
-    return text.encode() + b"\n" if dialect is OLLAMA else b"data: " + text.encode() + b"\n\n"
+pytestmark = pytest.mark.anyio
 
 
 # --- framing ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dialect", EVENT_STREAMS, ids=str)
 @pytest.mark.parametrize("data", ["null", "{}", " ", "ping", '"ping"', "heartbeat", "keep-alive"])
 async def test_i14_data_that_says_nothing_is_left_out(dialect: Dialect, data: str) -> None:
-    if dialect is OLLAMA:
-        pytest.skip("a line that is no object is not of its protocol")
-    nothing = as_event(dialect, data) + b"event: ping\nid: 3\nretry: 100\n\n: comment\n\n"
+    nothing = dialect.event(data) + b"event: ping\nid: 3\nretry: 100\n\n: comment\n\n"
     body = nothing + dialect.begin() + dialect.text("Hel") + nothing + dialect.text("lo")
     assert said(await ask(dialect.client(handler=Provider(body + dialect.end())))) == "Hello"
 
@@ -69,7 +65,7 @@ async def test_i06_the_last_event_is_not_taken_where_it_may_be_cut(dialect: Dial
 async def test_i06_what_is_no_report_behind_the_end_takes_nothing_back(
     dialect: Dialect, junk: str
 ) -> None:
-    body = dialect.hello().replace(b"data: [DONE]\n\n", b"") + as_event(dialect, junk)
+    body = dialect.hello().replace(b"data: [DONE]\n\n", b"") + dialect.event(junk)
     assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
 
 
@@ -82,14 +78,21 @@ async def test_i21_a_200_that_is_plain_text_is_told(dialect: Dialect, words: str
     assert asked == 1
 
 
-@pytest.mark.parametrize("body", [b"", b" \r\n\r\n", b": comment\n\n", b"dat", b"\xef\xbb\xbf"])
-async def test_i21_a_200_without_an_event_is_asked_again(dialect: Dialect, body: bytes) -> None:
-    if dialect is OLLAMA and body.strip(b" \r\n\xef\xbb\xbf"):
-        pytest.skip("no lines of JSON")
-    provider, clock = Provider(body, dialect.hello()), Clock()
-    events = await ask(dialect.client(handler=provider, clock=clock))
+async def assert_asked_again(dialect: Dialect, body: bytes) -> None:
+    events = await ask(dialect.client(handler=Provider(body, dialect.hello()), clock=Clock()))
     assert said(events) == "Hello"
     assert len(retries(events)) == 1
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n\r\n", b"\xef\xbb\xbf"])
+async def test_i21_a_200_without_an_event_is_asked_again(dialect: Dialect, body: bytes) -> None:
+    await assert_asked_again(dialect, body)
+
+
+@pytest.mark.parametrize("dialect", EVENT_STREAMS, ids=str)
+@pytest.mark.parametrize("body", [b": comment\n\n", b"dat"])
+async def test_i21_a_comment_or_half_a_line_is_no_event(dialect: Dialect, body: bytes) -> None:
+    await assert_asked_again(dialect, body)
 
 
 @pytest.mark.parametrize("encoding", ["none", "UTF-8", "identity, identity"])
@@ -163,8 +166,8 @@ REPORTS: list[Any] = [
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: json.dumps(report)[:40])
 async def test_j17_an_error_in_any_shape_is_one(dialect: Dialect, report: Any) -> None:
     for body in (
-        as_event(dialect, report),
-        dialect.begin() + as_event(dialect, report),
+        dialect.event(report),
+        dialect.begin() + dialect.event(report),
         json.dumps(report, indent=1).encode(),
     ):
         error, asked = await failed(dialect, body)
@@ -172,16 +175,14 @@ async def test_j17_an_error_in_any_shape_is_one(dialect: Dialect, report: Any) -
         assert "field x is wrong" in error.message
         assert asked == 1
 
-    error, _ = await failed(
-        dialect, dialect.begin() + dialect.text("Hi") + as_event(dialect, report)
-    )
+    error, _ = await failed(dialect, dialect.begin() + dialect.text("Hi") + dialect.event(report))
     assert isinstance(error, StreamBroken)
     assert "field x is wrong" in error.message
 
 
 async def test_j07_an_overflow_inside_a_string_inside_a_list(dialect: Dialect) -> None:
     inner = json.dumps({"error": {"code": "context_length_exceeded", "message": "too long"}})
-    error, asked = await failed(dialect, as_event(dialect, {"error": [{"message": inner}]}))
+    error, asked = await failed(dialect, dialect.event({"error": [{"message": inner}]}))
     assert isinstance(error, ContextOverflow)
     assert asked == 1
 
@@ -206,7 +207,7 @@ def measured(dialect: Dialect) -> tuple[bytes, int, int | None]:
         usage: dict[str, Any] = {"prompt_tokens": 38_196, "completion_tokens": 500}
         chunk = {"choices": [], "usage": usage | {"prompt_tokens_details": openai}}
         return (
-            dialect.hello().replace(b"data: [DONE]\n\n", as_event(dialect, chunk)),
+            dialect.hello().replace(b"data: [DONE]\n\n", dialect.event(chunk)),
             38_196,
             38_153,
         )
@@ -225,7 +226,7 @@ def measured(dialect: Dialect) -> tuple[bytes, int, int | None]:
     if dialect.provider == "gemini":
         output = {"candidatesTokenCount": 100, "thoughtsTokenCount": 400}
         sent = {"promptTokenCount": 38_196, "cachedContentTokenCount": 38_153}
-        return dialect.hello() + as_event(dialect, {"usageMetadata": sent | output}), 38_196, 38_153
+        return dialect.hello() + dialect.event({"usageMetadata": sent | output}), 38_196, 38_153
     usage = {"input_tokens": 38_196, "input_tokens_details": openai, "output_tokens": 500}
     return hello.replace('"usage": null', f'"usage": {json.dumps(usage)}').encode(), 38_196, 38_153
 
