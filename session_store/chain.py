@@ -157,10 +157,12 @@ def encode_entry(
         raise TypeError(message)
 
     own: dict[str, Any] = {"prev": position.prev, "seq": position.seq, "ts": ts, "kind": kind}
-    value = own | ({} if batch is None else {"batch": batch}) | dict(fields)
-    body = _to_json(value)[1:]
+    if batch is not None:
+        own["batch"] = batch
+
+    body = _to_json({**own, **fields})[1:]
     digest = sha256(body).hexdigest()
-    return b'{"hash":"%b",%b\n' % (digest.encode(), body), digest
+    return b"".join((_OPENING, digest.encode(), _CLOSING, body, b"\n")), digest
 
 
 def advanced(position: Position, lines: bytes) -> Position:

@@ -119,13 +119,16 @@ class Disk:
 
 def write_all(disk: Disk, fd: int, data: bytes) -> None:
     """Write every byte of `data`, however many calls that takes."""
-    rest = memoryview(data)
+    rest: bytes | memoryview = data
     while rest:
         written = disk.write(fd, rest)
         if written <= 0:
             raise OSError(errno.EIO, "the system wrote nothing")
 
-        rest = rest[written:]
+        if written == len(rest):
+            return
+
+        rest = memoryview(rest)[written:]
 
 
 class storing:  # noqa: N801  a context manager, named as those of the standard library

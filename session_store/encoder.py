@@ -15,6 +15,8 @@ from .chain import EntryRef, Position, encode_entry
 from .disk import storing
 from .port import Payloads
 
+_WITH_ITEMS = frozenset({"items", "history", "item"})
+
 
 class Encoder:
     """Makes the lines of one session: items dumped, blobs put away, time never going back."""
@@ -66,13 +68,11 @@ class Encoder:
 
 def _with_items_dumped(fields: Mapping[str, object]) -> dict[str, Any]:
     dumped: dict[str, Any] = dict(fields)
-    for key in ("items", "history", "item"):
-        value = dumped.get(key)
-        if isinstance(value, (list, tuple)):
-            dumped[key] = [_dumped(item) for item in value]
-        elif value is not None:
-            # One item, or what is called so and is a number: `items` of `prune_advanced`.
-            dumped[key] = _dumped(value)
+    for key in _WITH_ITEMS & dumped.keys():
+        value = dumped[key]
+        # One item, or what is called so and is a number: `items` of `prune_advanced`.
+        many = isinstance(value, (list, tuple))
+        dumped[key] = [_dumped(item) for item in value] if many else _dumped(value)
 
     return dumped
 

@@ -22,6 +22,7 @@ from .state import SessionState
 _SAID = frozenset({"user_input", "assistant_items", "tool_results"})
 _WITH_ITEMS = _SAID | {"system_item"}
 _READ = _WITH_ITEMS | {"config_changed", "extension", "compaction"}
+_WHERE_READABLE = suppress(KeyError, TypeError, ValueError, AttributeError)
 
 
 @define(kw_only=True)
@@ -70,7 +71,7 @@ class Gist:
         if kind not in _READ:
             return
 
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
+        with _WHERE_READABLE:
             if kind in _WITH_ITEMS:
                 items = fields["items"]
                 self.items += len(items)

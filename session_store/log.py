@@ -41,6 +41,7 @@ class LogWriter:
         self._disk = disk
         self._session_id = session_id
         self._doing = f"write {layout.log(session_id).name}"
+        self._writing = storing(self._doing)
         self._anchor = layout.anchor(session_id)
         self._fd = fd
         self._durability = durability
@@ -57,22 +58,24 @@ class LogWriter:
         """
         self._check_usable()
         before = self._position
-        if expected != before.head:
+        if expected != (before.seq - 1, before.prev):
             why = f"entry {before.seq - 1} is its last one, not entry {expected.seq}"
             raise HeadMismatch(self._session_id, why, expected=expected)
 
+        # Before the sync, while the processor's caches are warm.
+        after = advanced(before, lines)
+        last = lines.rfind(b"\n", 0, -1) + 1
+        beginning = (before.offset + last, lines[last : last + PREFIX_BYTES])
         # Until all has gone well: whatever ends this early, how much was written is unknown.
         self._failed = True
-        with storing(self._doing):
+        with self._writing:
             self._check_untouched()
             write_all(self._disk, self._fd, lines)
             if self._durability is Durability.FSYNC:
                 self._disk.sync(self._fd)
 
         self._failed = False
-        last = lines.rfind(b"\n", 0, -1) + 1
-        self._last = (before.offset + last, lines[last : last + PREFIX_BYTES])
-        self._position = after = advanced(before, lines)
+        self._last, self._position = beginning, after
         return after.seq - 1
 
     def anchor(self, after: Position) -> None:

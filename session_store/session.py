@@ -85,12 +85,11 @@ class Session:
             Fenced: Somebody else has the right to write it now. Nothing was written.
             StorageFailed: Writing failed, now or earlier, or the session is closed.
         """
-        (ref,) = self.append_many([(kind, fields)])
-        return ref
+        return self.append_many([(kind, fields)])[0]
 
     def append_items(self, kind: str, items: Sequence[Item]) -> EntryRef:
         """Append one entry of items, as `append` does."""
-        return self.append(kind, items=list(items))
+        return self.append_many([(kind, {"items": list(items)})])[0]
 
     def append_many(self, entries: Iterable[tuple[str, Mapping[str, object]]]) -> list[EntryRef]:
         """Append the entries (kind and fields) with one write and one sync, as `append` does.
@@ -148,9 +147,7 @@ class Session:
 
     def _write(self, tickets: list[Ticket]) -> None:
         """Append what the tickets bring with one write, and settle them."""
-        why: SessionStoreError = StorageFailed(
-            f"write session {self.session_id}", "the append was interrupted"
-        )
+        why: SessionStoreError | None = None
         try:
             with self._mutex:
                 self._write_encoded(*self._encoded(tickets))
@@ -158,14 +155,15 @@ class Session:
             why = error
         finally:
             for ticket in tickets:
-                ticket.settle(why)
+                if not ticket.done:
+                    ticket.settle(why or self._failure("the append was interrupted"))
 
     def _encoded(self, tickets: list[Ticket]) -> tuple[list[Ticket], Position]:
         """Encode the entries one after the other; settle tickets that cannot be."""
         self._check_usable()
         position, good = self._position, []
         # What is written at once says so: a loss of power may leave any part of it.
-        batch = position.seq if sum(len(ticket.entries) for ticket in tickets) > 1 else None
+        batch = position.seq if sum([len(ticket.entries) for ticket in tickets]) > 1 else None
         for ticket in tickets:
             try:
                 ticket.lines, ticket.refs, position = self._encoder.encode(
@@ -223,9 +221,12 @@ class Session:
     def _check_open(self) -> None:
         # Before any lock is taken: in a forked child somebody may hold it who is not there.
         if self.closed:
-            raise StorageFailed(f"write session {self.session_id}", "it was closed")
+            raise self._failure("it was closed")
 
     def _check_usable(self) -> None:
         self._check_open()
         if self._failed:
-            raise StorageFailed(f"write session {self.session_id}", "an earlier write failed")
+            raise self._failure("an earlier write failed")
+
+    def _failure(self, why: str) -> StorageFailed:
+        return StorageFailed(f"write session {self.session_id}", why)

@@ -65,6 +65,13 @@ def _parts_hook(converter: Converter, parts: object) -> Callable[[Any, object], 
     return lambda values, _: tuple([hooks[value["type"]](value, None) for value in values])
 
 
+def _plain_parts_hook(converter: Converter, parts: object) -> Callable[[Any], object]:
+    """Return what makes a list of dicts of a tuple of parts, all at once for the same reason."""
+    union, _ = get_args(parts)
+    hooks = {cls: converter.get_unstructure_hook(cls) for cls in get_args(union)}
+    return lambda values: [hooks[type(value)](value) for value in values]
+
+
 def _make_converter() -> Converter:
     converter = Converter(detailed_validation=False, prefer_attrib_converters=False)
     converter.register_unstructure_hook(bytes, lambda data: base64.b64encode(data).decode("ascii"))
@@ -72,7 +79,8 @@ def _make_converter() -> Converter:
     for scalar in (str, int, bool):
         converter.register_structure_hook(scalar, _same)
 
-    for parts in (tuple[Text | Image, ...], tuple[Text | Reasoning | ToolCall, ...]):
+    all_parts = (tuple[Text | Image, ...], tuple[Text | Reasoning | ToolCall, ...])
+    for parts in all_parts:
         converter.register_structure_hook_func(partial(eq, parts), _parts_hook(converter, parts))
 
     def tagged(cls: type[Any], name: str) -> None:
@@ -89,19 +97,29 @@ def _make_converter() -> Converter:
 
     # Parts come first: the items' own hooks are made of theirs.
     converter.register_unstructure_hook(Covers, make_dict_unstructure_fn(Covers, converter))
-    for cls in (Text, Image, Reasoning, ToolCall, *_ITEM_TYPES.values()):
+    for cls in (Text, Image, Reasoning, ToolCall):
         tagged(cls, _NAMES[cls])
+
+    for parts in all_parts:
+        hook = _plain_parts_hook(converter, parts)
+        converter.register_unstructure_hook_func(partial(eq, parts), hook)
+
+    for name, cls in _ITEM_TYPES.items():
+        tagged(cls, name)
 
     return converter
 
 
 _CONVERTER = _make_converter()
 _HOOKS = {name: _CONVERTER.get_structure_hook(cls) for name, cls in _ITEM_TYPES.items()}
+_DUMPS: dict[type[Any], Callable[[Item], dict[str, Any]]] = {
+    cls: _CONVERTER.get_unstructure_hook(cls) for cls in _ITEM_TYPES.values()
+}
 
 
 def dump_item(item: Item) -> dict[str, Any]:
     """Return `item` as a JSON-ready dict with its `type` first."""
-    return cast("dict[str, Any]", _CONVERTER.unstructure(item, type(item)))
+    return _DUMPS[type(item)](item)
 
 
 def load_item(value: dict[str, Any]) -> Item:

@@ -28,10 +28,6 @@ from worker.items import user_message
 # --- G01, G02: a torn tail -----------------------------------------------------------------------
 
 
-def torn_by_half(lines: list[bytes]) -> bytes:
-    return lines[-1][: len(lines[-1]) // 2]
-
-
 TAILS: dict[str, bytes] = {
     "G01 half an entry": b'{"type":"msg","te',
     "G01 one byte": b"{",
