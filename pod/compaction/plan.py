@@ -57,6 +57,8 @@ class CompactionRequest:
     focus: str | None = None
     would_overflow: bool = False
     """Whether the next request cannot be made as it is: then a digest is better than nothing."""
+    memory_context: str = ""
+    """What a memory provider has to say to a summary, sanitized; data, never an instruction."""
 
 
 @frozen

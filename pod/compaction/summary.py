@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import orjson
 from attrs import define, evolve, field, frozen
 
 from pod.compaction.checks import SummaryProblem, summary_problem
@@ -71,6 +72,8 @@ class Assignment:
     max_tokens: int
     window: int
     """The summarizer's own window, in tokens."""
+    memory: str = ""
+    """What a memory provider has to say; data like the record."""
     short: bool = False
     """Whether the model is held to the sections by a grammar: small models copy what they are told
     at length, so they are told little."""
@@ -117,7 +120,8 @@ def _fitted_previous(assignment: Assignment) -> str:
 def _records(texts: list[str], previous_bytes: int, assignment: Assignment) -> list[str]:
     """Return the records to fold, at most `MAX_FOLDS`, none of them empty."""
     previous_tokens = max(previous_bytes / BYTES_PER_TOKEN, assignment.max_tokens)
-    tokens = assignment.window - assignment.max_tokens - PROMPT_TOKENS - previous_tokens
+    beside_tokens = PROMPT_TOKENS + utf8_len(assignment.memory) / BYTES_PER_TOKEN
+    tokens = assignment.window - assignment.max_tokens - beside_tokens - previous_tokens
     room = max(SMALLEST_RECORD_BYTES, int(tokens * BYTES_PER_TOKEN))
     records = chunked(texts, room)
     if len(records) > MAX_FOLDS:
@@ -178,6 +182,11 @@ def _call(
     parts = [f"The record, between two lines {delimiter}:", fence(record, delimiter)]
     if previous:
         parts = [prompt("previous"), fence(previous, delimiter), *parts]
+
+    if assignment.memory:
+        # A JSON string has no line of its own and no quote that ends it: nothing in it stands out.
+        memory = fence(orjson.dumps(assignment.memory).decode(), delimiter)
+        parts = [prompt("memory"), memory, *parts]
 
     words = max(80, assignment.max_tokens // 2)
     wording = "summarize_short" if assignment.short else "summarize"

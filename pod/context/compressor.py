@@ -14,7 +14,7 @@ from pod.compaction.plan import CompactionError, CompactionPlan, CompactionReque
 from pod.compaction.prompts import prompts_digest
 from pod.compaction.summary import Assignment, Summarize, Written, output_cap, write_summary
 from pod.context.bridge import from_messages, to_messages
-from pod.context.engine import ContextEngine
+from pod.context.engine import ContextEngine, sanitize_memory_context
 from worker.items import Covers, Item, SummaryMessage, new_uid
 from worker.llm.types import Usage
 from worker.prune import apply_prune
@@ -95,6 +95,7 @@ class Compressor(ContextEngine):
             focus=request.focus,
             max_tokens=output_cap(request.threshold, self._desk.window()),
             window=self._desk.window(),
+            memory=sanitize_memory_context(request.memory_context),
             short=self._desk.short_prompt,
         )
         return write_summary(assignment, self._desk.summarize)
@@ -168,6 +169,7 @@ class Compressor(ContextEngine):
             occupancy=tokens,
             generation=self.compression_count,
             focus=focus_topic,
+            memory_context=memory_context,
         )
         plan = self.plan(request)
         if plan is None:

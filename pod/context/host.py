@@ -6,12 +6,15 @@ reaches the event loop, the history or the log.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import copy
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
@@ -24,7 +27,7 @@ from pod.context.bridge import (
     to_request_messages,
 )
 from pod.context.compressor import Compressor
-from pod.context.engine import ContextEngine
+from pod.context.engine import ContextEngine, sanitize_memory_context
 from pod.context.errors import EngineTimeout
 from pod.context.fence import Fence
 from pod.context.ownership import release_engine
@@ -45,6 +48,7 @@ from worker.worker import Worker
 CALL_TIMEOUT_S = 30.0
 """How long any call but compress may take before the host goes on without it."""
 
+T = TypeVar("T")
 _log = logging.getLogger("pod.context")
 
 
@@ -67,6 +71,8 @@ class EngineHost(RequestStage):
     notice: Callable[[str, str], None]
     timeout_s: float
     pool: CompactionPool
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered around every call into the engine, in the thread that makes it."""
     fence: Fence = field(factory=Fence)
     _thread: EngineThread = field(factory=EngineThread)
     _said: set[str] = field(factory=set)
@@ -141,7 +147,7 @@ class EngineHost(RequestStage):
 
         fence = Fence(idle_timeout_s=self.timeout_s)
         try:
-            await fence.wait(await self.pool.submit_when_free(both))
+            await fence.wait(await self.pool.submit_when_free(lambda: self._within(both)))
         except Exception as error:  # noqa: BLE001  # supervision point of engine code
             self._warn("boundary", f"a callback at the compaction boundary raised {_said(error)}")
 
@@ -191,7 +197,8 @@ class EngineHost(RequestStage):
         def failed(error: Exception) -> None:
             self._warn("update_from_response", f"update_from_response raised {_said(error)}")
 
-        self._thread.post(self.engine.update_from_response, record, on_error=failed)
+        update = partial(self.engine.update_from_response, record)
+        self._thread.post(self._within, update, on_error=failed)
 
     async def wants_compaction(self, tokens: int) -> bool:
         """Ask a plugin engine whether it wants to compress at this size."""
@@ -270,9 +277,8 @@ class EngineHost(RequestStage):
         async def call(arguments: dict[str, Any]) -> ToolOutput:
             messages = to_messages(history())
             try:
-                answer = await self._thread.call(
-                    self.engine.handle_tool_call, name, arguments, messages=messages
-                )
+                handle = partial(self.engine.handle_tool_call, name, arguments, messages=messages)
+                answer = await self._thread.call(self._within, handle)
             except Exception as error:  # noqa: BLE001  # supervision point of engine code
                 text = json.dumps({"error": f"Context engine tool '{name}' failed: {error}"})
                 return ToolOutput(text, is_error=True)
@@ -315,7 +321,9 @@ class EngineHost(RequestStage):
     def _work(self, request: CompactionRequest) -> Callable[[], CompactionPlan]:
         builtin = self.builtin
         if builtin is None:
-            return lambda: self._compress(request)  # messages are made fresh: a private copy
+            # Messages are made fresh: a private copy.
+            loop = asyncio.get_running_loop()
+            return lambda: self._within(lambda: self._compress(request, loop))
 
         def plan() -> CompactionPlan:
             made = builtin.plan(request)
@@ -340,7 +348,9 @@ class EngineHost(RequestStage):
             message = f"the engine {self.name} raised {_said(error)}"
             raise CompactionError("engine_error", message) from error
 
-    def _compress(self, request: CompactionRequest) -> CompactionPlan:
+    def _compress(
+        self, request: CompactionRequest, loop: asyncio.AbstractEventLoop
+    ) -> CompactionPlan:
         """Have a message-list engine compress, and turn its result into a plan."""
         engine = self.engine
         arguments = compress_arguments(
@@ -348,7 +358,12 @@ class EngineHost(RequestStage):
             current_tokens=request.occupancy,
             focus_topic=request.focus,
             force=request.trigger == "manual",
+            memory_context=sanitize_memory_context(request.memory_context),
         )
+        if arguments.drops_memory:
+            warning = arguments.warning(self.name)
+            loop.call_soon_threadsafe(self._warn, "memory_context", warning)
+
         messages = to_messages(request.items)
         compress: Callable[..., object] = engine.compress
         result = compress(messages, **arguments.kwargs)
@@ -375,6 +390,11 @@ class EngineHost(RequestStage):
 
     # ------------------------------------------------------------------ supervision
 
+    def _within(self, function: Callable[[], T]) -> T:
+        """Call what calls the engine, inside of `around`."""
+        with self.around():
+            return function()
+
     async def _guarded(
         self,
         what: str,
@@ -384,7 +404,8 @@ class EngineHost(RequestStage):
     ) -> Any:  # noqa: ANN401  whatever a plugin returns
         """Call an engine's hook on its thread with what it takes; a failure is told, once."""
         try:
-            return await self._thread.call(function, *args, timeout_s=CALL_TIMEOUT_S, **kwargs)
+            call = partial(function, *args, **kwargs)
+            return await self._thread.call(self._within, call, timeout_s=CALL_TIMEOUT_S)
         except TimeoutError:
             self._warn(what, f"{what} took over {CALL_TIMEOUT_S:g} s; going on without it")
         except Exception as error:  # noqa: BLE001  # supervision point of engine code: fails open

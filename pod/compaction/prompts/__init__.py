@@ -6,7 +6,15 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
-NAMES = ("summarizer_system", "summarize", "summarize_short", "previous", "focus", "repair")
+NAMES = (
+    "summarizer_system",
+    "summarize",
+    "summarize_short",
+    "previous",
+    "memory",
+    "focus",
+    "repair",
+)
 
 
 @cache
