@@ -66,7 +66,21 @@ def list_engines(plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> list[Engi
 
 def find_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> EngineInfo | None:
     """Return the engine that `name` means, or None. A name in a `plugin.yaml` counts last."""
-    infos = list(_every_engine(plugins_dir, bundled_dir))
+    return _named(name, _every_engine(plugins_dir, bundled_dir))
+
+
+def find_plugin(
+    name: str, plugins_dir: Path, *, bundled_dir: Path, group: str
+) -> EngineInfo | None:
+    """Return the plugin of another kind than engines that `name` means, or None; found alike.
+
+    `group` is the kind's group of entry points.
+    """
+    return _named(name, _every_plugin(plugins_dir, bundled_dir, group))
+
+
+def _named(name: str, found: Iterator[EngineInfo]) -> EngineInfo | None:
+    infos = list(found)
     by_name = (info for info in infos if info.name == name)
     declared = (info for info in infos if info.declared_name == name)
     return next(by_name, None) or next(declared, None)
@@ -76,9 +90,13 @@ def _every_engine(plugins_dir: Path, bundled_dir: Path) -> Iterator[EngineInfo]:
     yield EngineInfo(
         BUILT_IN, "built in", description="Prune + Compact to a new session", version=""
     )
+    yield from _every_plugin(plugins_dir, bundled_dir, ENTRY_POINT_GROUP)
+
+
+def _every_plugin(plugins_dir: Path, bundled_dir: Path, group: str) -> Iterator[EngineInfo]:
     yield from _in_folder(bundled_dir, "bundled")
     yield from _in_folder(plugins_dir, "plugin")
-    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda one: one.name):
+    for entry_point in sorted(entry_points(group=group), key=lambda one: one.name):
         yield _of_distribution(entry_point)
 
 
