@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Self
 
 import orjson
 from attrs import frozen
@@ -13,6 +16,7 @@ from pod.protocol.events import EventData
 _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
+@cache
 def event_name(cls: type[EventData]) -> str:
     """Return an event's name on the wire: its class name in snake_case."""
     return _WORD_START.sub("_", cls.__name__).lower()
@@ -39,6 +43,8 @@ class Envelope:
     data: EventData
     ref: tuple[str, int] | None = None
     """The session and the seq of the entry that makes a durable event durable."""
+    first_seq: int | None = None
+    """The first of several deltas that were joined for a slow subscriber; `seq` is the last."""
 
     @property
     def event(self) -> str:
@@ -57,4 +63,25 @@ class Envelope:
         if self.ref is not None:
             line["ref"] = self.ref
 
+        if self.first_seq is not None:
+            line["first_seq"] = self.first_seq
+
         return orjson.dumps(line)
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """Return the event that a parsed line is.
+
+        Raises:
+            KeyError: It is of a kind that is not known here, or lacks a part.
+            pydantic.ValidationError: Its data is not that of its kind.
+        """
+        ref = line.get("ref")
+        return cls(
+            seq=line["seq"],
+            launch=line["launch"],
+            ts=line["ts"],
+            data=EVENTS[line["event"]].model_validate(line["data"]),
+            ref=(ref[0], ref[1]) if ref else None,
+            first_seq=line.get("first_seq"),
+        )
