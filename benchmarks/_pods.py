@@ -46,7 +46,8 @@ async def launched_pod(
     from manifests import load_manifest
     from pod.bus import EventBus
     from pod.home import Home
-    from pod.launch import launch, prepare
+    from pod.launch import launch
+    from pod.preparing import prepare
 
     prepared = prepare(load_manifest(manifest, env={}), Home(home), {})
     provider = evolve(prepared.provider, client=client)

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 
 from ._expansion import EnvText, PathText, mistake
 from ._patterns import PLAIN_NAME
-from ._section import EntryPoint, NonEmpty, Rule, Section, Several
+from ._section import EntryPoint, NonEmpty, Rule, Seconds, Section, Several
 
 BuiltinTool = Literal["read", "write", "edit", "glob", "grep", "bash", "recall"]
 HookPoint = Literal[
@@ -80,6 +80,8 @@ class PermissionsSection(Section):
 
     tools: dict[str, Permission] = {}
     """Any tool by its name: allow, ask or deny."""
+    ask_timeout_seconds: Seconds = 300
+    """How long a call waits for somebody's decision before it is denied."""
     read: Several[PathText] = ("./**",)
     """Patterns of the files that built-in tools may read, relative to the manifest."""
     write: Several[PathText] = ()

@@ -8,9 +8,9 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from pod.protocol import Envelope, EventData, Lagged
 from worker.items import new_uid
@@ -49,6 +49,10 @@ class Subscription:
         self._queue.append(envelope.data)
         self._wake.set()
 
+    def names(self, cls: type[EventData]) -> bool:
+        """Tell whether `cls` is one of the types that were asked for by name."""
+        return cls in self._types
+
     def end(self) -> None:
         """Let the iteration end once what is queued was read."""
         self._ended = True
@@ -80,6 +84,14 @@ class Subscription:
         self.end()
 
 
+@frozen(eq=False)
+class _Listener:
+    """Somebody who is called on events: on all, or on those of one type."""
+
+    callback: Callable[[Envelope], None]
+    cls: type[EventData] | None = None
+
+
 @define(eq=False)
 class EventBus:
     """Numbers and publishes the events of one launch. All calls come from the loop's thread."""
@@ -87,7 +99,7 @@ class EventBus:
     clock: Callable[[], float] = time.time
     launch: str = field(factory=new_uid)
     _seq: int = 0
-    _listeners: list[Callable[[Envelope], None]] = field(factory=list)
+    _listeners: list[_Listener] = field(factory=list)
     _subscriptions: list[Subscription] = field(factory=list)
     _undelivered: deque[Envelope] = field(factory=deque)
     _is_delivering: bool = False
@@ -116,8 +128,11 @@ class EventBus:
 
     def _deliver(self, envelope: Envelope) -> None:
         for listener in tuple(self._listeners):
+            if listener.cls is not None and not isinstance(envelope.data, listener.cls):
+                continue
+
             try:
-                listener(envelope)
+                listener.callback(envelope)
             except Exception:  # noqa: BLE001  supervision point of foreign callbacks
                 _log.exception("a listener failed on %s", envelope.event)
 
@@ -126,22 +141,29 @@ class EventBus:
 
     def listen(self, callback: Callable[[Envelope], None]) -> Callable[[], None]:
         """Call `callback(envelope)` on every event from now on. Returns how to stop it."""
-        self._listeners.append(callback)
-
-        def stop() -> None:
-            if callback in self._listeners:
-                self._listeners.remove(callback)
-
-        return stop
+        return self._added(_Listener(callback))
 
     def on(self, cls: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call `callback(data)` on every event of one type. Returns how to stop it."""
 
-        def filtered(envelope: Envelope) -> None:
-            if isinstance(envelope.data, cls):
-                callback(envelope.data)
+        def with_data(envelope: Envelope) -> None:
+            callback(cast("E", envelope.data))  # of this type: no other is handed over
 
-        return self.listen(filtered)
+        return self._added(_Listener(with_data, cls))
+
+    def wants(self, cls: type[EventData]) -> bool:
+        """Tell whether anybody asked for just this event, by `on` or as one of a subscription."""
+        by_name = any(listener.cls is cls for listener in self._listeners)
+        return by_name or any(subscription.names(cls) for subscription in self._subscriptions)
+
+    def _added(self, listener: _Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
 
     def subscribe(self, *types: type[EventData]) -> Subscription:
         """Return a subscription to events of `types`, or to all, from now on.

@@ -7,6 +7,7 @@ PodError
 ├── PluginFailed      a tool, hook or plugin that the manifest names cannot be loaded
 ├── PodBusy           a run is going on, and this would be a second one
 ├── PodClosed         the pod is closed, or was not started
+├── UnknownApproval   no such tool call waits for a decision
 └── Thrash            right after a compaction the prompt was over its threshold again
 """
 
@@ -46,6 +47,10 @@ class PodBusy(PodError):
 
 class PodClosed(PodError):
     """The pod is not running."""
+
+
+class UnknownApproval(PodError):
+    """No such tool call waits for a decision; perhaps it was decided already."""
 
 
 class Thrash(WorkerError):

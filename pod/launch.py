@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import cast
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from manifests import CompactionSection, LoadedManifest
+from manifests import CompactionSection
+from pod.approvals import ApprovalDesk
 from pod.bus import EventBus
 from pod.compaction.compactor import Compactor
 from pod.compaction.prune_hook import BreakEven, PruneHook, prune_config
@@ -25,43 +26,14 @@ from pod.context.loader import load_engine
 from pod.context.threads import compaction_pool
 from pod.core import PodCore
 from pod.events import EventTranslator
-from pod.home import Home
 from pod.journal import SessionJournal, in_thread
-from pod.model_table import PriceList
+from pod.preparing import Prepared, config_of, open_store
 from pod.protocol import Alert, EngineNotice
-from pod.providers import Provider, build_provider, check_cost_budget
 from pod.restore import take_up
 from pod.runs import RunDriver
-from pod.toolbox import load_hooks, load_tools, permission_hook, system_prompt
-from pod.unbuilt import refuse_unbuilt
-from session_store import Durability, FileSessionStore, Session
-from session_store.masking import Masker
-from worker.hooks import Hook
-from worker.llm.types import RequestOptions
+from pod.worker_setup import make_worker
+from session_store import FileSessionStore, Session
 from worker.ports import Intake, Ports, RequestStage
-from worker.tools import Tool
-from worker.worker import Worker, WorkerConfig
-
-
-@frozen
-class Prepared:
-    """What a manifest comes to before any session is touched."""
-
-    loaded: LoadedManifest
-    home: Home
-    provider: Provider
-    summaries: Provider
-    tools: list[Tool]
-    hooks: list[Hook]
-    system_prompt: str
-    masker: Masker
-    prices: PriceList
-
-    async def close_clients(self) -> None:
-        """End the connections, and the local server of either client; idempotent."""
-        await self.provider.client.aclose()
-        if self.summaries is not self.provider:
-            await self.summaries.client.aclose()
 
 
 @define(eq=False)
@@ -91,65 +63,18 @@ class Launched:
             await self.prepared.close_clients()
 
 
-def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepared:
-    """Load everything that a manifest names: keys, model files, tools, hooks, prompts.
-
-    Raises:
-        PodError: Something cannot be loaded, or is not built.
-        WorkerError: A file of the manifest cannot be used.
-    """
-    refuse_unbuilt(loaded)
-    manifest = loaded.manifest
-    provider = build_provider(manifest.provider, loaded, home, env)
-    own = manifest.compaction.provider if manifest.compaction else None
-    summaries = build_provider(own, loaded, home, env) if own else provider
-    prices = PriceList((*provider.models, *summaries.models))
-    check_cost_budget(loaded)
-    hooks = load_hooks(loaded)
-    gate = permission_hook(manifest.permissions)
-    masker = Masker(_secrets(loaded, provider, summaries))
-    return Prepared(
-        loaded=loaded,
-        home=home,
-        provider=provider,
-        summaries=summaries,
-        tools=load_tools(loaded),
-        hooks=[gate, *hooks] if gate else hooks,
-        # As it is kept, so is it sent; and a later launch finds nothing changed.
-        system_prompt=masker.mask(system_prompt(loaded)),
-        masker=masker,
-        prices=prices,
-    )
-
-
-def _secrets(loaded: LoadedManifest, provider: Provider, summaries: Provider) -> dict[str, str]:
-    """Return every secret value that the manifest leads to, by a name that may be shown."""
-    secrets: dict[str, str] = {}
-    for key in (*provider.keys, *summaries.keys):
-        if key.value is None:
-            continue
-
-        name, value = key.source.rsplit(" ", 1)[-1], key.value.get_secret_value()
-        if secrets.setdefault(name, value) != value:
-            secrets[f"{name} ({len(secrets) + 1})"] = value  # another file of the same name, say
-
-    return secrets | {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
-
-
-def open_store(loaded: LoadedManifest, home: Home) -> FileSessionStore:
-    """Return the store that a manifest's `[session]` means."""
-    section = loaded.manifest.session
-    sessions = loaded.resolve(section.store) if section.store else None
-    durability = Durability(section.durability)
-    return FileSessionStore(home.root, sessions=sessions, durability=durability)
-
-
 async def launch(
-    prepared: Prepared, bus: EventBus, *, resume: str | None, after: str | None = None
+    prepared: Prepared,
+    bus: EventBus,
+    approvals: ApprovalDesk | None = None,
+    *,
+    resume: str | None,
+    after: str | None = None,
 ) -> Launched:
     """Bring a pod to life: its session (new, or `resume`), its engine and its Worker.
 
-    `after` is the session that the pod left for this one, if it did.
+    `approvals` is where calls are asked about; without one they are denied. `after` is the session
+    that the pod left for this one, if it did.
 
     Raises:
         SessionStoreError: The session cannot be opened: unknown, damaged, or in use.
@@ -159,7 +84,9 @@ async def launch(
     # Whatever fails, a cancellation too: neither session nor engine stays taken.
     with ExitStack() as undo:
         undo.callback(session.close)
-        launched = await _assemble(prepared, bus, store, session, undo=undo)
+        launched = await _assemble(
+            prepared, bus, approvals or ApprovalDesk(bus.publish), store, session, undo=undo
+        )
         _tell_of_torn_tail(launched.core, session)
         await take_up(launched.core, session.state, after=after)
         undo.pop_all()
@@ -189,27 +116,10 @@ def _session(store: FileSessionStore, prepared: Prepared, resume: str | None) ->
     )
 
 
-def config_of(prepared: Prepared) -> dict[str, object]:
-    """Return what a session records of how it was run; nothing secret."""
-    manifest, client = prepared.loaded.manifest, prepared.provider.client
-    compaction = manifest.compaction
-    return {
-        "provider": client.provider,
-        "model": client.model,
-        "context_window": client.context_window,
-        "max_tokens": manifest.worker.max_tokens,
-        "temperature": manifest.worker.temperature,
-        "reasoning_effort": manifest.worker.reasoning_effort,
-        "engine": manifest.context.engine,
-        "compaction": compaction.model_dump(mode="json", exclude_none=True, exclude={"provider"})
-        if compaction
-        else None,
-    }
-
-
 async def _assemble(
     prepared: Prepared,
     bus: EventBus,
+    approvals: ApprovalDesk,
     store: FileSessionStore,
     session: Session,
     *,
@@ -233,14 +143,27 @@ async def _assemble(
     host = await _host(prepared, bus, desk)
     undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
+    approvals.open_session(
+        partial(_record_approval, journal),
+        shown=prepared.masker.mask,
+        timeout_s=manifest.permissions.ask_timeout_seconds,
+    )
     break_even = BreakEven(
         lambda: prepared.prices.of_cache(prepared.provider.client),
         lambda: core.thresholds.end,
     )
     stages = _Stages(host, _prune(manifest.compaction, host, break_even))
     tools = await host.tools(lambda: tuple(core.worker.history))
-    options = _options(prepared, await in_thread(lambda: _conversation(store, session)))
-    worker = _worker(prepared, bus, journal, stages, tools, options=options)
+    ports = Ports(
+        journal=journal,
+        emit=EventTranslator(bus.publish, prepared.masker),
+        intake=cast("Intake", prepared.masker.mask_item),  # it keeps an item's type
+        price=prepared.prices,
+        approve=approvals.ask,
+        stages=stages.in_order(),
+    )
+    conversation = await in_thread(lambda: _conversation(store, session))
+    worker = make_worker(prepared, ports, tools, conversation=conversation)
     state = session.state
     worker.set_history(state.history, watermark=state.watermark, turns=state.turns)
     core = PodCore(
@@ -264,6 +187,11 @@ async def _assemble(
     driver = RunDriver(core, compactor, _key_hint(prepared))
     worker.on_usage(driver.measured)
     return Launched(core, driver, compactor, prepared)
+
+
+async def _record_approval(journal: SessionJournal, fields: dict[str, object]) -> tuple[str, int]:
+    (ref,) = await journal.append(("approval", fields))
+    return ref
 
 
 @define
@@ -308,46 +236,6 @@ async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
     return EngineHost(engine, notice, section.timeout_seconds, compaction_pool())
 
 
-def _worker(
-    prepared: Prepared,
-    bus: EventBus,
-    journal: SessionJournal,
-    stages: _Stages,
-    engine_tools: list[Tool],
-    *,
-    options: RequestOptions,
-) -> Worker:
-    manifest = prepared.loaded.manifest
-    settings, budget = manifest.worker, manifest.budgets.run
-    own = {tool.name for tool in prepared.tools}
-    extra = [tool for tool in engine_tools if tool.name not in own]
-    limits = [n for n in (settings.max_requests, budget.requests) if n is not None]
-    return Worker(
-        prepared.provider.client,
-        system_prompt=prepared.system_prompt,
-        tools=[*prepared.tools, *extra],
-        hooks=prepared.hooks,
-        config=WorkerConfig(
-            options=options,
-            max_requests=min(limits) if limits else None,
-            max_tokens_used=budget.tokens,
-            max_cost=budget.cost,
-            max_seconds=budget.seconds,
-            tool_timeout_s=settings.tool_timeout_seconds,
-            tool_output_max_bytes=settings.tool_output_max_bytes,
-            native_schema=prepared.provider.takes_schema,
-            yield_on_overflow=True,
-        ),
-        ports=Ports(
-            journal=journal,
-            emit=EventTranslator(bus.publish, prepared.masker),
-            intake=cast("Intake", prepared.masker.mask_item),  # it keeps an item's type
-            price=prepared.prices,
-            stages=stages.in_order(),
-        ),
-    )
-
-
 def _conversation(store: FileSessionStore, session: Session) -> str:
     """Return the same name for a session and whatever it was compacted or forked from.
 
@@ -355,24 +243,6 @@ def _conversation(store: FileSessionStore, session: Session) -> str:
     """
     (root, _), *_ = store.lineage(session.session_id)
     return root
-
-
-def _options(prepared: Prepared, conversation: str) -> RequestOptions:
-    settings = prepared.loaded.manifest.worker
-    return RequestOptions(
-        max_tokens=_output_cap(prepared),
-        temperature=settings.temperature,
-        reasoning_effort=settings.reasoning_effort,
-        cache_key=conversation,
-    )
-
-
-def _output_cap(prepared: Prepared) -> int | None:
-    """Return the most tokens of one answer: what is asked for, as far as every model can."""
-    asked = prepared.loaded.manifest.worker.max_tokens
-    caps = [card.max_output_tokens for card in prepared.provider.models]
-    known = [cap for cap in caps if cap is not None]
-    return asked if asked is None or not known else min(asked, *known)
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
@@ -14,17 +14,27 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import anyio
 from attrs import frozen
 
+from pod.approvals import ApprovalDesk, Decision, Scope
 from pod.bus import EventBus, Subscription
 from pod.compaction.plan import CompactionError
 from pod.errors import PodBusy, PodClosed
 from pod.failures import error_info
 from pod.home import Home
 from pod.journal import in_thread
-from pod.launch import Launched, launch, prepare
-from pod.protocol import CompactionDone, Envelope, Error, EventData, SessionChanged
+from pod.launch import Launched, launch
+from pod.preparing import prepare
+from pod.protocol import (
+    ApprovalRequest,
+    CompactionDone,
+    Envelope,
+    Error,
+    EventData,
+    SessionChanged,
+)
 from pod.protocol.events import State
 from pod.runs import RunDriver, RunResult, Steering
 from worker.foreign import uninterrupted
+from worker.hooks import ToolCallView
 from worker.items import Image, Item, Text, UserMessage, new_uid
 from worker.text import is_blank
 
@@ -79,6 +89,9 @@ class Pod:
         self._env = env
         self._resume = resume
         self._bus = EventBus()
+        self._approvals = ApprovalDesk(
+            self._bus.publish, is_watched=lambda: self._bus.wants(ApprovalRequest)
+        )
         self._gate = asyncio.Lock()
         self._steering: Steering | None = None  # that of the run that is going on
         self._launched: Launched | None = None
@@ -144,7 +157,7 @@ class Pod:
             lambda: prepare(self._loaded, self._home, self._env), abandon_on_cancel=True
         )
         try:
-            return await launch(prepared, self._bus, resume=self._resume)
+            return await launch(prepared, self._bus, self._approvals, resume=self._resume)
         except BaseException:  # a cancellation too: a local server must not stay behind
             with anyio.CancelScope(shield=True):
                 await prepared.close_clients()
@@ -301,6 +314,30 @@ class Pod:
         if self._launched is not None:
             self._launched.core.worker.pause()
 
+    # ------------------------------------------------------------------ approvals
+
+    def attended(self) -> AbstractContextManager[None]:
+        """Say that somebody is there to decide about calls, for as long as the block lasts.
+
+        So does whoever listens for `ApprovalRequest` by `on`, or names it in `events`. With nobody
+        there, a call that has to be asked about is denied.
+        """
+        return self._approvals.attended()
+
+    def approve(
+        self, call_id: str, decision: Decision, *, scope: Scope = "once", by: str = ""
+    ) -> None:
+        """Decide about a call that waits, named by its `call_id` or `call_uid`; the first counts.
+
+        `scope="session"` allows the tool of that name for as long as the pod is on this session.
+        Raises `UnknownApproval` where no such call waits.
+        """
+        self._approvals.decide(call_id, decision, scope=scope, by=by)
+
+    def waiting_approvals(self) -> tuple[ToolCallView, ...]:
+        """Return the calls that wait for a decision, oldest first."""
+        return self._approvals.waiting
+
     # ------------------------------------------------------------------ what it shows
 
     @property
@@ -408,10 +445,12 @@ class Pod:
         await launched.end_session()
         try:
             self._launched = await launch(
-                launched.prepared, self._bus, resume=session_id, after=old_id
+                launched.prepared, self._bus, self._approvals, resume=session_id, after=old_id
             )
         except Exception:  # whatever it was, it goes on: the pod is not left without a session
-            self._launched = await launch(launched.prepared, self._bus, resume=old_id)
+            self._launched = await launch(
+                launched.prepared, self._bus, self._approvals, resume=old_id
+            )
             raise
 
         new_id = self._launched.core.session.session_id

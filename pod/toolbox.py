@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pod.errors import PluginFailed
 from worker.errors import ToolDefinitionError, WorkerError
-from worker.hooks import Hook, Skip, ToolCallView
+from worker.hooks import Ask, Hook, Skip, ToolCallView
 from worker.text import clean_text
 from worker.tools import Tool, tool
 
@@ -59,18 +59,19 @@ def load_hooks(loaded: LoadedManifest) -> list[Hook]:
 
 
 def permission_hook(permissions: PermissionsSection) -> Hook | None:
-    """Return the hook that keeps `[permissions] tools`; with nobody to ask, ask means deny."""
-    denied = {name: word for name, word in permissions.tools.items() if word != "allow"}
-    if not denied:
+    """Return the hook that keeps `[permissions] tools`, where anything is not allowed."""
+    held = {name: word for name, word in permissions.tools.items() if word != "allow"}
+    if not held:
         return None
 
-    def check(call: ToolCallView) -> Skip | None:
-        word = denied.get(call.name)
-        if word is None:
-            return None
-
-        why = "nobody is there to ask" if word == "ask" else "the manifest denies it"
-        return Skip(f"permission denied for {call.name}: {why}")
+    def check(call: ToolCallView) -> Skip | Ask | None:
+        match held.get(call.name):
+            case "ask":
+                return Ask()
+            case "deny":
+                return Skip(f"permission denied for {call.name}: the manifest denies it")
+            case _:
+                return None
 
     return Hook("PreToolCall", check, "fail", "permissions")
 

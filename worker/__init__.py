@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .hooks import (
         Abort,
+        Ask,
         Cancel,
         Continue,
         ContinueWith,
@@ -82,6 +83,7 @@ _HOMES = {
     ),
     "worker.hooks": (
         "Abort",
+        "Ask",
         "Cancel",
         "Continue",
         "ContinueWith",
@@ -127,6 +129,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "Abort",
     "Answer",
+    "Ask",
     "AssistantMessage",
     "BadAnswer",
     "Cancel",

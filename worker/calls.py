@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import orjson
+from attrs import evolve, frozen
 
-from .foreign import Failure, attempt
+from .foreign import Abandoned, Failure, attempt, bounded
 from .hooks import (
     Abort,
     Action,
+    Ask,
     HookPoint,
     Pause,
     Skip,
@@ -63,19 +66,25 @@ async def execute(call: ToolCall, tools: Mapping[str, Tool], timeout_s: float) -
 
     limit_s = timeout_s if tool.timeout_s is None else tool.timeout_s
 
-    async def run() -> ToolOutput | None:
+    async def run() -> ToolOutput:
         arguments = parse_arguments(call)
-        with anyio.move_on_after(limit_s):
-            # A tool made by hand may give back anything; this also cuts summaries to size.
-            return render_output(await tool.call(arguments))
+        # A tool made by hand may give back anything; this also cuts summaries to size.
+        return render_output(await tool.call(arguments))
 
-        return None
-
-    output = await attempt(run)
-    if isinstance(output, Failure):
-        return _error(_failure_message(call.name, output))
-
-    return output or _error(f"{call.name} timed out after {limit_s:g} s")
+    output = await bounded(lambda: attempt(run), limit_s)
+    match output:
+        case ToolOutput():
+            return output
+        case Failure():
+            return _error(_failure_message(call.name, output))
+        case None:
+            return _error(f"{call.name} timed out after {limit_s:g} s")
+        case Abandoned():
+            message = (
+                f"{call.name} timed out after {limit_s:g} s and did not stop when it was told to; "
+                "it was left behind and may go on"
+            )
+            return _error(message)
 
 
 def _failure_message(name: str, failure: Failure) -> str:
@@ -110,33 +119,74 @@ class CallBatch:
         Returns the action of a hook that ends or pauses the run, else None. Raises what the
         journal raises; calls still running are cancelled then.
         """
-        decided: dict[str, Action] = {}
+        decided: list[_Decision] = []
         for call in self.calls:
-            action = await self.worker.hooks.ask(HookPoint.PRE_TOOL_CALL, _call_view(call))
-            if isinstance(action, Pause):
-                return action
+            decision = await self._decide(call, 0)
+            if isinstance(decision.action, Abort | Pause):
+                return await self._ended_by(decision.action)
 
-            if isinstance(action, Abort):
-                await self._refuse_all(f"not run: {action.reason}")
-                return action
+            decided.append(decision)
 
-            decided[call.call_uid] = action
+        decided = await self._approved(decided)
+        for decision in decided:
+            if isinstance(decision.action, Abort | Pause):
+                return await self._ended_by(decision.action)
 
-        await self._run_all(decided)
+        await _together([partial(self._run_one, d.call, d.action) for d in decided])
         return await self._after_all()
+
+    async def _ended_by(self, action: Abort | Pause) -> Abort | Pause:
+        if isinstance(action, Abort):
+            await self._refuse_all(f"not run: {action.reason}")
+
+        return action
+
+    async def _decide(self, call: ToolCall, asked: int) -> _Decision:
+        """Ask the hooks about a call, leaving out the first `asked` of them."""
+        view = _call_view(call)
+        action, asked = await self.worker.hooks.ask_from(asked, HookPoint.PRE_TOOL_CALL, view)
+        return _Decision(call, action, asked)
+
+    async def _approved(self, decided: Sequence[_Decision]) -> list[_Decision]:
+        """Have a person decide where hooks want it, about all such calls at once.
+
+        None of the answer's calls runs before: who is asked sees all that is about to happen.
+        """
+        settled = list(decided)
+
+        async def settle(place: int) -> None:
+            settled[place] = await self._settle(decided[place])
+
+        await _together([partial(settle, place) for place in range(len(decided))])
+        return settled
+
+    async def _settle(self, decision: _Decision) -> _Decision:
+        call = decision.call
+        if not isinstance(decision.action, Ask) or not self._could_run(call):
+            return decision
+
+        ruling = await self.worker.ports.approve(_call_view(call), decision.action.reason)
+        if not ruling.allowed:
+            return evolve(decision, action=Skip(f"permission denied for {call.name}: {ruling.why}"))
+
+        while True:
+            decision = await self._decide(call, decision.asked)
+            # Once for a call is enough, whichever hook wanted it.
+            if not isinstance(decision.action, Ask):
+                return decision
+
+    def _could_run(self, call: ToolCall) -> bool:
+        """Tell whether there is anything to allow: a tool of that name, and arguments for it."""
+        try:
+            parse_arguments(call)
+        except BadArguments:
+            return False
+
+        return call.name in self.worker.tools
 
     async def _refuse_all(self, reason: str) -> None:
         for call in self.calls:
             await self._finish(call, _error(reason))
-
-    async def _run_all(self, decided: Mapping[str, Action]) -> None:
-        try:
-            async with anyio.create_task_group() as group:
-                for call in self.calls:
-                    group.start_soon(self._run_one, call, decided[call.call_uid])
-        except ExceptionGroup as failed:
-            # Tools do not raise: this is the journal, and the first error says it all.
-            raise failed.exceptions[0] from None
 
     async def _run_one(self, call: ToolCall, action: Action) -> None:
         match action:
@@ -170,6 +220,26 @@ class CallBatch:
                 return action
 
         return None
+
+
+@frozen
+class _Decision:
+    """What hooks said of a call, and how many of them were asked."""
+
+    call: ToolCall
+    action: Action
+    asked: int
+
+
+async def _together(steps: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Take the steps at the same time. What one of them raises ends the others."""
+    try:
+        async with anyio.create_task_group() as group:
+            for step in steps:
+                group.start_soon(step)
+    except ExceptionGroup as failed:
+        # Tools do not raise: this is the journal or a hook, and the first error says it all.
+        raise failed.exceptions[0] from None
 
 
 def _call_view(call: ToolCall) -> ToolCallView:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import anyio
 from attrs import frozen
 
 T = TypeVar("T")
+
+STOP_GRACE_S = 2.0
+"""How long foreign code has, once it is told to stop, before it is left behind."""
+
+_left_behind: set[asyncio.Task[Any]] = set()
 
 
 @frozen
@@ -53,6 +58,63 @@ async def attempt(call: Callable[[], Awaitable[T]]) -> T | Failure:
     # The supervision point of tools, hooks and callbacks: what they raise is told, never let loose.
     except (Exception, SystemExit) as error:  # noqa: BLE001  # foreign code may raise anything
         return Failure(error)
+
+
+@frozen
+class Abandoned:
+    """Foreign code was told to stop and did not: it may go on, and what becomes of it is lost."""
+
+
+@overload
+async def bounded(call: Callable[[], Coroutine[Any, Any, T]], limit_s: None) -> T | None: ...
+@overload
+async def bounded(
+    call: Callable[[], Coroutine[Any, Any, T]], limit_s: float
+) -> T | Abandoned | None: ...
+async def bounded(
+    call: Callable[[], Coroutine[Any, Any, T]], limit_s: float | None
+) -> T | Abandoned | None:
+    """Return what `call` returns; None where it had to be stopped at `limit_s`.
+
+    It runs in a task of its own, which is cancelled at the limit, or with the calling task, and
+    then has `STOP_GRACE_S` to end. One that does not is left behind: nobody waits for it.
+    """
+    task = asyncio.ensure_future(call())
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+    finally:
+        stopped = await _stopped(task)
+
+    if not stopped:
+        return Abandoned()
+
+    return None if task.cancelled() else task.result()
+
+
+async def _stopped(task: asyncio.Task[Any]) -> bool:
+    """Have a task end, if it has not; return whether it did."""
+    if not task.done():
+        task.cancel()
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({task}, timeout=STOP_GRACE_S)
+        finally:
+            if not task.done():
+                _left_behind.add(task)
+                task.add_done_callback(_forget)
+
+    return task.done()
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()  # Looked at, so that nobody is told of an error that was never fetched.
+
+
+def left_behind() -> int:
+    """Return how many tasks of foreign code did not stop when they were told to."""
+    return len(_left_behind)
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:

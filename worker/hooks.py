@@ -16,7 +16,7 @@ from attrs import field, frozen
 from attrs.validators import in_
 
 from .errors import HookFailed
-from .foreign import Failure, attempt
+from .foreign import Failure, attempt, bounded
 from .threads import call_in_daemon_thread
 from .tools import ToolOutput
 
@@ -134,6 +134,16 @@ class SyntheticResult:
 
 
 @frozen
+class Ask:
+    """Let a person decide whether this call runs (PreToolCall); with nobody to ask it does not.
+
+    Hooks after this one are asked once it may run.
+    """
+
+    reason: str = ""
+
+
+@frozen
 class Abort:
     """Give the run up (PreToolCall, PostToolCall)."""
 
@@ -146,14 +156,14 @@ class Pause:
 
 
 Action: TypeAlias = (
-    Continue | ContinueWith | Cancel | Yield | Skip | SyntheticResult | Abort | Pause
+    Continue | ContinueWith | Cancel | Yield | Skip | SyntheticResult | Ask | Abort | Pause
 )
 HookFunction: TypeAlias = Callable[..., "Action | Awaitable[Action | None] | None"]
 
 ALLOWED: dict[HookPoint, tuple[type[object], ...]] = {
     HookPoint.ON_PROMPT_SUBMIT: (Continue, ContinueWith, Cancel),
     HookPoint.PRE_LLM_REQUEST: (Continue, ContinueWith, Cancel, Yield),
-    HookPoint.PRE_TOOL_CALL: (Continue, Skip, SyntheticResult, Abort, Pause),
+    HookPoint.PRE_TOOL_CALL: (Continue, Skip, SyntheticResult, Ask, Abort, Pause),
     HookPoint.POST_TOOL_CALL: (Continue, Abort),
     HookPoint.ON_TURN_END: (Continue, ContinueWith, Pause),
     HookPoint.ON_ABORT: (Continue,),
@@ -192,19 +202,29 @@ class Hooks:
         Raises:
             HookFailed: A hook with on_error "fail" raised, or returned no action of this point.
         """
-        for hook in self.at(point):
+        action, _ = await self.ask_from(0, point, view)
+        return action
+
+    async def ask_from(self, start: int, point: HookPoint, view: HookView) -> tuple[Action, int]:
+        """Ask as `ask` does, leaving out the first `start` hooks of the point.
+
+        Returns the action, and the number of hooks that were asked, or left out, until then.
+        """
+        hooks = self.at(point)
+        for number, hook in enumerate(hooks[start:], start + 1):
             action = await self._ask_one(hook, view)
             if not isinstance(action, Continue):
-                return action
+                return action, number
 
-        return Continue()
+        return Continue(), len(hooks)
 
     def at(self, point: HookPoint) -> Sequence[Hook]:
         """Return the hooks of one point, in registration order."""
         return [hook for hook in self.hooks if hook.point is point]
 
     async def _ask_one(self, hook: Hook, view: HookView) -> Action:
-        answer = await attempt(lambda: _call(hook, view))
+        # In a task of its own: a hook that will not be cancelled keeps nobody from ending the run.
+        answer = await bounded(lambda: attempt(lambda: _call(hook, view)), None)
         cause: BaseException | None = None
         if isinstance(answer, Failure):
             problem, cause = f"hook {hook.label} at {hook.point} raised {answer}", answer.error

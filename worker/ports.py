@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeVar
 
 from attrs import field, frozen
 
-from .hooks import Action, Continue
+from .hooks import Action, Continue, ToolCallView
 from .items import Item
 from .llm.types import (
     LlmClient,
@@ -26,6 +26,9 @@ from .llm.types import (
 
 if TYPE_CHECKING:
     from .worker import Worker
+
+NOBODY_TO_ASK = "nobody is there to ask"
+"""Why a call that somebody would have to allow does not run, where nobody is."""
 
 ItemsKind: TypeAlias = Literal["user_input", "assistant_items", "tool_results", "system_item"]
 Ref: TypeAlias = object
@@ -230,6 +233,29 @@ class Price(Protocol):
         """
 
 
+@frozen
+class Ruling:
+    """What was decided of a call that somebody was asked about; `why` says why it may not run."""
+
+    allowed: bool
+    why: str = ""
+
+
+class Approver(Protocol):
+    """Asks a person whether a call may run."""
+
+    async def __call__(self, call: ToolCallView, reason: str, /) -> Ruling:
+        """Return what was decided, once it is on record. Raises what the journal raises.
+
+        `reason` is why somebody is asked, in the words of the hook that wants it; it may be empty.
+        """
+
+
+async def nobody_to_ask(_call: ToolCallView, _reason: str, /) -> Ruling:
+    """Refuse: the approver of a worker that nobody attends to."""
+    return Ruling(allowed=False, why=NOBODY_TO_ASK)
+
+
 def unpriced(_usage: Usage, _client: LlmClient, _answered_by: str, /) -> None:
     """Know no prices: every cost is None."""
 
@@ -250,5 +276,6 @@ class Ports:
     emit: Emit = ignore_event
     intake: Intake = unchanged
     price: Price = unpriced
+    approve: Approver = nobody_to_ask
     stages: tuple[RequestStage, ...] = ()
     clock: Callable[[], float] = time.monotonic

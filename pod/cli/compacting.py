@@ -11,8 +11,8 @@ from manifests import LoadedManifest, load_manifest
 from pod.compaction.plan import CompactionError
 from pod.compaction.preview import Preview, preview
 from pod.home import Home
-from pod.launch import open_store
 from pod.pod import Pod
+from pod.preparing import open_store
 from pod.protocol import CompactionDone, CompactionFailed, Envelope
 from pod.providers import known_window
 

@@ -12,8 +12,8 @@ from attrs import define, evolve, field
 from manifests import LoadedManifest, load_manifest
 from pod.compaction.plan import CompactionError
 from pod.home import Home
-from pod.launch import open_store
 from pod.pod import Pod
+from pod.preparing import open_store
 from worker.items import is_turn_start, user_message
 
 from .answer_stream import answer_stream, show_cursor

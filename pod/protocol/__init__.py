@@ -6,6 +6,7 @@ from pod.protocol.envelope import EVENTS, Envelope, event_name
 from pod.protocol.events import (
     Alert,
     ApprovalRequest,
+    ApprovalResolved,
     CompactionDone,
     CompactionFailed,
     CompactionStart,
@@ -38,6 +39,7 @@ __all__ = [
     "EVENTS",
     "Alert",
     "ApprovalRequest",
+    "ApprovalResolved",
     "CompactionDone",
     "CompactionFailed",
     "CompactionStart",

@@ -115,6 +115,24 @@ class ApprovalRequest(EventData):
     call_uid: str
     name: str
     arguments: str
+    """The text as received."""
+    reason: str | None = None
+    """Why somebody is asked, if whoever wants it says."""
+    timeout_s: float
+    """After how many seconds it is denied."""
+
+
+class ApprovalResolved(EventData):
+    """A tool call waits no more."""
+
+    call_id: str
+    call_uid: str
+    name: str
+    decision: Literal["allow", "deny", "withdrawn"]
+    """`withdrawn`: the run ended first."""
+    scope: Literal["once", "session"] | None = None
+    """`session`: the tool is not asked about again in this session."""
+    by: str
 
 
 class Usage(EventData):
