@@ -15,6 +15,7 @@ from pod.compaction.state import CompactionMemory
 from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import Thresholds, thresholds_for
 from pod.context.host import EngineHost
+from pod.context.loader import LoadedPlugin
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
 from pod.model_table import PriceList
@@ -48,6 +49,8 @@ class PodCore:
     config: dict[str, object]
     prices: PriceList
     """What requests to any of the pod's models cost, summaries included."""
+    plugin: LoadedPlugin | None
+    """What the engine comes from, with all that it registered; None for the built-in."""
     moves_pointer: bool
     """Whether the pod's pointer follows this session: it never follows a fork."""
     state: State = "idle"

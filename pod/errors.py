@@ -8,6 +8,8 @@ PodError
 ├── PodBusy           a run is going on, and this would be a second one
 ├── PodClosed         the pod is closed, or was not started
 ├── UnknownApproval   no such tool call waits for a decision
+├── UnknownEngineCommand  the pod's engine has registered no such command
+├── EngineCommandFailed   a command of the pod's engine raised, or took too long
 └── Thrash            right after a compaction the prompt was over its threshold again
 """
 
@@ -51,6 +53,14 @@ class PodClosed(PodError):
 
 class UnknownApproval(PodError):
     """No such tool call waits for a decision; perhaps it was decided already."""
+
+
+class UnknownEngineCommand(PodError):
+    """The pod's engine has registered no such command."""
+
+
+class EngineCommandFailed(PodError):
+    """A command of the pod's engine raised, or took too long."""
 
 
 class Thrash(WorkerError):

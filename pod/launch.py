@@ -19,12 +19,11 @@ from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import UNKNOWN_WINDOW, Thresholds, thresholds_for
 from pod.compaction.triggers import TriggerStage
 from pod.context.compressor import Compressor, Desk
-from pod.context.engine import ContextEngine
-from pod.context.errors import EngineUnavailable
 from pod.context.host import EngineHost
-from pod.context.loader import load_engine
+from pod.context.loader import LoadedPlugin
 from pod.context.threads import compaction_pool
 from pod.core import PodCore
+from pod.engine_setup import load_named_engine, tell_of_options
 from pod.events import EventTranslator
 from pod.journal import SessionJournal, in_thread
 from pod.preparing import Prepared, config_of, open_store
@@ -140,7 +139,7 @@ async def _assemble(
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
         short_prompt=prepared.summaries.takes_grammar,
     )
-    host = await _host(prepared, bus, desk)
+    host, plugin = await _host(prepared, bus, desk)
     undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     approvals.open_session(
@@ -180,6 +179,7 @@ async def _assemble(
         prune=stages.prune,
         config=config_of(prepared),
         prices=prepared.prices,
+        plugin=plugin,
         moves_pointer=True,
     )
     compactor = Compactor(core)
@@ -218,22 +218,23 @@ def _prune(
     return PruneHook(prune_config(section), break_even if weighs_prices else None)
 
 
-async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> EngineHost:
+async def _host(
+    prepared: Prepared, bus: EventBus, desk: Desk
+) -> tuple[EngineHost, LoadedPlugin | None]:
     """Return the host of the engine that the manifest names, or of the built-in in its place."""
     section = prepared.loaded.manifest.context
 
     def notice(engine: str, message: str) -> None:
         bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
 
-    engine: ContextEngine = Compressor(desk)
-    if section.engine != Compressor.name:
-        try:
-            # Importing a plugin runs its code, which may take its time: never on the event loop.
-            engine = await in_thread(lambda: load_engine(section.engine, prepared.home.plugins))
-        except EngineUnavailable as error:
-            notice(section.engine, error.notice)
+    plugin = None
+    if section.engine == Compressor.name:
+        tell_of_options(prepared.loaded, notice)
+    else:
+        plugin = await load_named_engine(prepared.loaded, prepared.home, notice)
 
-    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool())
+    engine = plugin.engine if plugin else Compressor(desk)
+    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool()), plugin
 
 
 def _conversation(store: FileSessionStore, session: Session) -> str:

@@ -17,6 +17,7 @@ from attrs import frozen
 from pod.approvals import ApprovalDesk, Decision, Scope
 from pod.bus import EventBus, Subscription
 from pod.compaction.plan import CompactionError
+from pod.context.plugin_commands import EngineCommand, offered, run_command
 from pod.errors import PodBusy, PodClosed
 from pod.failures import error_info
 from pod.home import Home
@@ -338,6 +339,19 @@ class Pod:
         """Return the calls that wait for a decision, oldest first."""
         return self._approvals.waiting
 
+    async def engine_command(self, name: str, args: str = "") -> str:
+        """Run a slash command that the engine's plugin registered; returns what it has to say.
+
+        It may be run beside a run. `args` is the rest of the line, as typed.
+
+        Raises:
+            UnknownEngineCommand: The engine has no such command.
+            EngineCommandFailed: It raised, or took too long.
+        """
+        core = self._alive().core
+        commands = core.plugin.registration.commands if core.plugin else {}
+        return core.masked(await run_command(core.host, commands, name, args))
+
     # ------------------------------------------------------------------ what it shows
 
     @property
@@ -378,6 +392,11 @@ class Pod:
             compaction_disabled=core.memory.disabled,
             generation=core.memory.generation,
         )
+
+    def engine_commands(self) -> dict[str, EngineCommand]:
+        """Return the slash commands that the engine's plugin registered, by name."""
+        plugin = self._alive().core.plugin
+        return offered(plugin.registration.commands) if plugin else {}
 
     def on(self, event: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call `callback(data)` on every event of this type. Returns how to stop it.

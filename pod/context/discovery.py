@@ -10,16 +10,17 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import evolve, field, frozen
+
+from .plugin_folder import is_memory_only
+from .plugin_manifest import MANIFEST, BadManifest, PluginManifest, one_line, read_manifest
 
 BUILT_IN = "compressor"
 BUNDLED = Path(__file__).with_name("engines")
 ENTRY_POINT_GROUP = "pod.context_engines"
 
-_MANIFEST = "plugin.yaml"
-_MANIFEST_MAX_BYTES = 65_536
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -39,6 +40,8 @@ class EngineInfo:
     declared_name: str = ""
     """The name in its `plugin.yaml`, where there is one."""
     entry_point: EntryPoint | None = field(default=None, eq=False, repr=False)
+    manifest: PluginManifest = field(default=PluginManifest(), eq=False, repr=False)
+    """All that it says of itself."""
 
     @property
     def place(self) -> str:
@@ -59,9 +62,17 @@ def list_engines(plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> list[Engi
     for info in _every_engine(plugins_dir, bundled_dir):
         winner = winners.setdefault(info.name, info)
         hidden = f"hidden by the {winner.source} engine of this name"
-        listed.append(info if winner is info else evolve(info, problem=hidden))
+        listed.append(_checked(info) if winner is info else evolve(info, problem=hidden))
 
     return listed
+
+
+def _checked(info: EngineInfo) -> EngineInfo:
+    """Return what is listed of an engine that can be reached: with its problem, if it has one."""
+    if info.problem or info.path is None or not is_memory_only(info.path):
+        return info
+
+    return evolve(info, problem="brings a memory provider and no engine")
 
 
 def find_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> EngineInfo | None:
@@ -113,17 +124,18 @@ def _in_folder(folder: Path, source: Literal["bundled", "plugin"]) -> Iterator[E
 
 def _of_folder(path: Path, source: Literal["bundled", "plugin"]) -> EngineInfo:
     try:
-        fields = _read_manifest(path / _MANIFEST)
-    except _BadManifest as error:
-        return EngineInfo(path.name, source, path, problem=f"{_MANIFEST}: {error}")
+        manifest = read_manifest(path, source)
+    except BadManifest as error:
+        return EngineInfo(path.name, source, path, problem=f"{MANIFEST}: {error}")
 
     return EngineInfo(
         path.name,
         source,
         path,
-        version=_one_line(fields.get("version")),
-        description=_one_line(fields.get("description")),
-        declared_name=_one_line(fields.get("name")),
+        version=manifest.version,
+        description=manifest.description,
+        declared_name=manifest.name,
+        manifest=manifest,
     )
 
 
@@ -133,43 +145,6 @@ def _of_distribution(entry_point: EntryPoint) -> EngineInfo:
         entry_point.name,
         "entry point",
         version=distribution.version if distribution else "",
-        description=_one_line(distribution.metadata["Summary"]) if distribution else "",
+        description=one_line(distribution.metadata["Summary"]) if distribution else "",
         entry_point=entry_point,
     )
-
-
-class _BadManifest(Exception):
-    """The `plugin.yaml` cannot be used; the text says why."""
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MANIFEST_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise _BadManifest("missing") from None
-    except OSError as error:
-        raise _BadManifest(error.strerror or str(error)) from error
-
-    if len(data) > _MANIFEST_MAX_BYTES:
-        raise _BadManifest(f"over {_MANIFEST_MAX_BYTES:,} bytes")
-
-    try:
-        fields = yaml.safe_load(data)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise _BadManifest(f"{line}{error.problem or 'not YAML'}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _BadManifest(f"not YAML ({type(error).__name__})") from error
-
-    if not isinstance(fields, dict):
-        raise _BadManifest("not a mapping of names to values")
-
-    return fields
-
-
-def _one_line(value: object) -> str:
-    return "" if value is None else " ".join(str(value).split())

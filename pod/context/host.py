@@ -390,6 +390,13 @@ class EngineHost(RequestStage):
 
     # ------------------------------------------------------------------ supervision
 
+    async def call(self, function: Callable[[], T], *, timeout_s: float) -> T:
+        """Return what `function`, a plugin's, returns, called in its turn on the engine's thread.
+
+        Raises what it raises, and otherwise as `EngineThread.call` does.
+        """
+        return await self._thread.call(self._within, function, timeout_s=timeout_s)
+
     def _within(self, function: Callable[[], T]) -> T:
         """Call what calls the engine, inside of `around`."""
         with self.around():

@@ -6,10 +6,11 @@ anew. Loading blocks for as long as a plugin's import does.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .attempt import tried
 from .discovery import BUILT_IN, BUNDLED, EngineInfo, find_engine, list_engines
@@ -17,12 +18,14 @@ from .engine import ContextEngine
 from .errors import EngineMissingInPlugin, EngineNotFound, EngineUnavailable
 from .ownership import owned
 from .plugin_code import code_of, instance_of, reason_of, register_with
-from .registration import Registration
+from .plugin_folder import mentions, writable_by_others
+from .plugin_options import OptionValue, PluginOptions, leftover, set_attributes
+from .registration import REQUIRED_OF_ENGINES, Registration
 
 __all__ = ["EngineInfo", "LoadedPlugin", "list_engines", "load_engine", "load_plugin"]
 
 _ENGINES = "pod.context.engines"
-_REQUIRED = ("name", "update_from_response", "should_compress", "compress")
+_READS_CONFIG = ("load_config", "cfg_get")
 
 
 @frozen
@@ -32,6 +35,10 @@ class LoadedPlugin:
     engine: ContextEngine
     info: EngineInfo
     registration: Registration
+    options: Mapping[str, OptionValue] = field(factory=dict)
+    """`[context.options]` as the manifest has them."""
+    notices: tuple[str, ...] = ()
+    """What people should know of this load, a line each."""
 
 
 def load_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> ContextEngine:
@@ -39,11 +46,19 @@ def load_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) ->
     return load_plugin(name, plugins_dir, bundled_dir=bundled_dir).engine
 
 
-def load_plugin(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> LoadedPlugin:
+def load_plugin(
+    name: str,
+    plugins_dir: Path,
+    *,
+    options: Mapping[str, OptionValue] | None = None,
+    hooks: dict[str, list[Callable[..., object]]] | None = None,
+    bundled_dir: Path = BUNDLED,
+) -> LoadedPlugin:
     """Return the engine called `name`, with what its plugin registered.
 
     What the plugin registers is tried first; where that comes to nothing, its first concrete
-    `ContextEngine` subclass that can be made without arguments.
+    `ContextEngine` subclass that can be made of `options`. `hooks` is where hooks are kept, for a
+    caller who has them in hand before the plugin's code runs.
 
     Raises:
         EngineNotFound: There is none of that name.
@@ -51,6 +66,26 @@ def load_plugin(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) ->
         EngineNotCopied: Its plugin hands the same engine to every pod, and it cannot be copied.
         EngineUnavailable: Its plugin does not load, or its engine is none; the reason says why.
     """
+    info = _found(name, plugins_dir, bundled_dir)
+    package = _ENGINES if bundled_dir == BUNDLED else None
+    loaded, failure = tried(lambda: code_of(info, package=package))
+    if failure is not None:
+        raise EngineUnavailable(name, reason_of(failure)) from failure
+
+    given = dict(options or {})
+    registration = Registration(name, PluginOptions(given), info.manifest)
+    if hooks is not None:
+        registration.hooks = hooks
+
+    _, failed = tried(lambda: register_with(loaded, registration))
+    engine = _engine(registration, loaded, name, failed)
+    mine = owned(engine, loaded, name)
+    refused = set_attributes(mine, registration.options)
+    notices = (*_notices(info, registration, failed), *refused, *_untaken(info, registration))
+    return LoadedPlugin(mine, info, registration, given, notices)
+
+
+def _found(name: str, plugins_dir: Path, bundled_dir: Path) -> EngineInfo:
     info = find_engine(name, plugins_dir, bundled_dir=bundled_dir)
     if info is None:
         raise EngineNotFound(
@@ -60,26 +95,34 @@ def load_plugin(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) ->
     if info.name == BUILT_IN:
         raise EngineUnavailable(name, "it is built in; the pod makes it itself")
 
-    package = _ENGINES if bundled_dir == BUNDLED else None
-    loaded, failure = tried(lambda: code_of(info, package=package))
+    return info
+
+
+def _engine(
+    registration: Registration, loaded: object, name: str, failure: BaseException | None
+) -> ContextEngine:
+    """Return the engine that was registered, else one that can be made."""
+    engine = registration.engine
+    if engine is None:
+        engine = _instance(registration, loaded, name, failure)
+
+    missing, failure = tried(
+        lambda: [part for part in REQUIRED_OF_ENGINES if not hasattr(engine, part)]
+    )
     if failure is not None:
         raise EngineUnavailable(name, reason_of(failure)) from failure
 
-    registration = Registration(name)
-    _, failure = tried(lambda: register_with(loaded, registration))
-    engine = registration.engine or _instance(loaded, name, failure)
-    missing, failure = tried(lambda: [part for part in _REQUIRED if not hasattr(engine, part)])
-    if failure is not None:
-        raise EngineUnavailable(name, reason_of(failure)) from failure
     if missing:
-        reason = f"it registered a {type(engine).__name__} without {', '.join(missing)}"
+        reason = f"its {type(engine).__name__} has no {', '.join(missing)}"
         raise EngineUnavailable(name, reason)
 
-    return LoadedPlugin(owned(cast("ContextEngine", engine), loaded, name), info, registration)
+    return cast("ContextEngine", engine)
 
 
-def _instance(loaded: object, name: str, failure: BaseException | None) -> object:
-    engine, error = instance_of(loaded, ContextEngine)
+def _instance(
+    registration: Registration, loaded: object, name: str, failure: BaseException | None
+) -> object:
+    engine, error = instance_of(loaded, ContextEngine, registration.options)
     if engine is not None:
         return engine
 
@@ -87,6 +130,32 @@ def _instance(loaded: object, name: str, failure: BaseException | None) -> objec
     if failure is not None:
         raise EngineUnavailable(name, reason_of(failure)) from failure
 
-    raise EngineMissingInPlugin(
-        name, "it registers none, and defines no ContextEngine that can be made without arguments"
-    )
+    without = "it registers none, and defines no ContextEngine that can be made without arguments"
+    raise EngineMissingInPlugin(name, " ".join(registration.told) or without)
+
+
+# ------------------------------------------------------------------ what there is to tell
+
+
+def _notices(
+    info: EngineInfo, registration: Registration, failure: BaseException | None
+) -> Iterator[str]:
+    if info.path is not None and (why := writable_by_others(info.path)):
+        yield f"{why}: whoever that is can run code in this pod; chmod go-w it"
+
+    yield from registration.told
+    if failure is not None:
+        yield f"Plugin '{info.name}': register() raised {reason_of(failure)}; going on without"
+
+    if registration.unused:
+        unused = ", ".join(registration.unused)
+        yield f"Plugin '{info.name}' registers what has no use here: {unused}"
+
+
+def _untaken(info: EngineInfo, registration: Registration) -> Iterator[str]:
+    options = registration.options
+    if options.untaken:
+        reads = info.path is not None and mentions(info.path, _READS_CONFIG)
+        said = leftover(options, engine=info.name, reads_config=reads)
+        if said is not None:
+            yield said

@@ -17,6 +17,7 @@ from types import ModuleType
 from . import hermes
 from .attempt import tried
 from .discovery import EngineInfo
+from .plugin_options import PluginOptions, made_with
 
 NAMESPACE = "pod_plugins"
 """The package that folders of plugins are imported under."""
@@ -93,19 +94,20 @@ def register_with(loaded: object, registration: object) -> None:
         register(registration)
 
 
-def instance_of(loaded: object, base: type) -> tuple[object, BaseException | None]:
-    """Return a plugin's first concrete `base` that can be made without arguments, or its failure.
+def instance_of(
+    loaded: object, base: type, options: PluginOptions | None = None
+) -> tuple[object, BaseException | None]:
+    """Return a plugin's first concrete `base` that can be made of the options, or its failure.
 
-    Neither, where it has no such class.
+    Neither, where it has no such class. The options that its constructor names are taken.
     """
     failure: BaseException | None = None
     for cls in _classes(loaded, base):
-        try:
-            inspect.signature(cls).bind()
-        except (TypeError, ValueError):
+        make = made_with(cls, options or PluginOptions())
+        if make is None:
             continue  # It wants arguments: not one to be made by itself.
 
-        made, error = tried(cls)
+        made, error = tried(make)
         if made is not None:
             return made, None
 

@@ -142,12 +142,16 @@ def test_what_else_is_registered_is_taken_down(
         ENGINE,
         """
         def register(ctx):
-            assert not hasattr(ctx, "register_skill")
+            assert not hasattr(ctx, "llm")
+            ctx.register_skill("recall", "SKILL.md", description="d")
+            ctx.register_auxiliary_task(name="summary")
+            ctx.register_thing_of_tomorrow(object())
             ctx.register_hook("post_llm_call", print)
             ctx.register_hook("post_llm_call", repr)
             ctx.register_command("/LCM", print, description="d", args_hint="[x]")
             ctx.register_command("lcm", repr)
             ctx.register_command(" ", repr)
+            ctx.register_hook("subagent_stop", print)
             ctx.register_tool(name="grep", handler=print)
             ctx.register_memory_provider(object())
             ctx.register_cli_command("lcm")
@@ -156,14 +160,18 @@ def test_what_else_is_registered_is_taken_down(
         """,
     )
     registration = load_plugin("toy", plugins).registration
-    assert registration.hooks == {"post_llm_call": [print, repr]}
+    assert registration.hooks == {"post_llm_call": [print, repr], "subagent_stop": [print]}
+    assert list(registration.tools) == ["grep"]
+    assert [type(provider) for provider in registration.memory_providers] == [object]
     assert list(registration.commands) == ["lcm"]
     command = registration.commands["lcm"]
     assert (command.handler, command.description, command.args_hint) == (print, "d", "[x]")
     assert registration.unused == [
-        "tool grep",
-        "memory provider object",
+        "skill recall",
+        "auxiliary task summary",
+        "thing of tomorrow object",
         "command line command lcm",
+        "hook subagent_stop",
     ]
     assert (
         "Plugin 'toy' tried to register a context engine, but one is already registered. "
@@ -243,8 +251,7 @@ def test_the_built_in_engine_is_nobody_s_plugin(add: Add, plugins: Path) -> None
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("raise ValueError", "ValueError"),
         ("raise ValueError('two\\nlines')", "ValueError: two lines"),
-        ("def register(ctx): ctx.register_context_engine(7)", "registered a int without name"),
-        ("def register(ctx): ctx.register_skill('x')", "AttributeError: .*register_skill"),
+        ("def register(ctx): ctx.llm.complete('x')", "AttributeError: .*'llm'"),
         (ENGINE + "    def __init__(self): raise OSError('no disk')\n", "OSError: no disk"),
     ],
 )

@@ -1,0 +1,120 @@
+"""Slash commands that an engine's plugin registers: what they are, and running one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from pod.errors import EngineCommandFailed, UnknownEngineCommand
+
+from .errors import EngineTimeout
+
+if TYPE_CHECKING:
+    from .host import EngineHost
+    from .registration import Command
+
+COMMAND_TIMEOUT_S = 120.0
+"""How long a command may take before its caller goes on without it."""
+
+
+@frozen
+class EngineCommand:
+    """A slash command that the engine of a pod offers, as people are told of it."""
+
+    name: str
+    description: str = ""
+    args_hint: str = ""
+
+
+def offered(commands: Mapping[str, Command]) -> dict[str, EngineCommand]:
+    """Return what is told of commands, by name, in the order of their names."""
+    return {
+        name: EngineCommand(name, command.description, command.args_hint)
+        for name, command in sorted(commands.items())
+    }
+
+
+async def run_command(
+    host: EngineHost,
+    commands: Mapping[str, Command],
+    name: str,
+    args: str,
+    *,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+) -> str:
+    """Run a command on the engine's thread, and return what it has to say as text.
+
+    Raises:
+        UnknownEngineCommand: No such command was registered.
+        EngineCommandFailed: It raised, or took longer than `timeout_s`.
+    """
+    key = name.strip().lstrip("/").lower()
+    command = commands.get(key)
+    if command is None:
+        raise UnknownEngineCommand(_unknown(host.name, key), hint=_known(commands))
+
+    try:
+        return await host.call(lambda: answer_of(command.handler, args), timeout_s=timeout_s)
+    except EngineTimeout as error:
+        message = f"/{key} of the engine {host.name} gave no answer in {timeout_s:g} s"
+        raise EngineCommandFailed(message, hint="it may still be at work") from error
+    except Exception as error:  # supervision point of plugin code
+        message = f"/{key} of the engine {host.name} failed: {_said(error)}"
+        raise EngineCommandFailed(message) from error
+
+
+def answer_of(handler: Callable[..., object], args: str) -> str:
+    """Call a handler, plain or async, and return its answer as text. Raises what it raises."""
+    answer = handler(args) if _takes_arguments(handler) else handler()
+    if inspect.isawaitable(answer):
+        answer = asyncio.run(_awaited(answer))
+
+    return as_text(answer)
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
+
+
+def _takes_arguments(handler: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(handler).bind("")
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # It does not say; commands take their arguments.
+
+    return True
+
+
+def as_text(answer: object) -> str:
+    """Return whatever a command came to as text: nothing as none, data as JSON."""
+    if answer is None:
+        return ""
+
+    if isinstance(answer, bytes):
+        return answer.decode("utf-8", "replace")
+
+    if isinstance(answer, dict | list | tuple | bool | int | float):
+        return json.dumps(answer, ensure_ascii=False, indent=2, default=str)
+
+    return str(answer)
+
+
+def _unknown(engine: str, name: str) -> str:
+    return f"the engine {engine} has no command /{name}"
+
+
+def _known(commands: Mapping[str, Command]) -> str:
+    known = ", ".join(f"/{name}" for name in sorted(commands))
+    return f"it has {known}" if known else "it has none"
+
+
+def _said(error: BaseException) -> str:
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
