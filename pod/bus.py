@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -26,15 +27,17 @@ class Subscription:
     """The events of some types from now on, as an asynchronous iterator of their data.
 
     It ends when the pod closes. A subscriber that falls more than `QUEUE_LIMIT` events behind gets
-    a last `Lagged` and then the end: the pod never waits for it.
+    a last `Lagged` and then the end: the pod never waits for it. `envelopes` gives the same events
+    with their numbers.
     """
 
     def __init__(self, bus: EventBus, types: tuple[type[EventData], ...]) -> None:
         self._bus = bus
         self._types = types
-        self._queue: deque[EventData] = deque()
+        self._queue: deque[Envelope] = deque()
         self._wake = asyncio.Event()
         self._ended = False
+        self._error: Exception | None = None
 
     def offer(self, envelope: Envelope) -> None:
         """Take an event, if it is of the wanted types and there is room."""
@@ -42,19 +45,28 @@ class Subscription:
             return
 
         if len(self._queue) >= QUEUE_LIMIT:
-            self._queue.append(Lagged(next_seq=envelope.seq))
+            lagged = Lagged(next_seq=envelope.seq)
+            self._queue.append(Envelope(envelope.seq, envelope.launch, envelope.ts, lagged))
             self.end()
             return
 
-        self._queue.append(envelope.data)
+        self._queue.append(envelope)
         self._wake.set()
+
+    @property
+    def backlog(self) -> int:
+        """How many events wait to be read."""
+        return len(self._queue)
 
     def names(self, cls: type[EventData]) -> bool:
         """Tell whether `cls` is one of the types that were asked for by name."""
         return cls in self._types
 
-    def end(self) -> None:
-        """Let the iteration end once what is queued was read."""
+    def end(self, error: Exception | None = None) -> None:
+        """Let the iteration end once what is queued was read, or raise `error` then."""
+        if not self._ended:
+            self._error = error
+
         self._ended = True
         self._bus.forget(self)
         self._wake.set()
@@ -63,7 +75,19 @@ class Subscription:
         return self
 
     async def __anext__(self) -> EventData:
+        return (await self._next()).data
+
+    async def envelopes(self) -> AsyncIterator[Envelope]:
+        """Yield the events as published: numbered, and with their place in the log."""
+        with suppress(StopAsyncIteration):  # inside a generator it would be an error
+            while True:
+                yield await self._next()
+
+    async def _next(self) -> Envelope:
         while not self._queue:
+            if self._error is not None:
+                raise self._error
+
             if self._ended:
                 raise StopAsyncIteration
 
@@ -104,6 +128,7 @@ class EventBus:
     _undelivered: deque[Envelope] = field(factory=deque)
     _is_delivering: bool = False
     _is_closed: bool = False
+    _closed_by: Exception | None = None
 
     def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> Envelope:
         """Number an event and hand it to every listener and subscriber; returns its envelope.
@@ -113,9 +138,14 @@ class EventBus:
         """
         self._seq += 1
         envelope = Envelope(self._seq, self.launch, int(self.clock() * 1000), data, ref)
+        self.relay(envelope)
+        return envelope
+
+    def relay(self, envelope: Envelope) -> None:
+        """Hand on an event that has its number already, as it came from another process."""
         self._undelivered.append(envelope)
         if self._is_delivering:
-            return envelope
+            return
 
         self._is_delivering = True
         try:
@@ -123,8 +153,6 @@ class EventBus:
                 self._deliver(self._undelivered.popleft())
         finally:
             self._is_delivering = False
-
-        return envelope
 
     def _deliver(self, envelope: Envelope) -> None:
         for listener in tuple(self._listeners):
@@ -173,7 +201,7 @@ class EventBus:
         subscription = Subscription(self, types)
         self._subscriptions.append(subscription)
         if self._is_closed:
-            subscription.end()
+            subscription.end(self._closed_by)
 
         return subscription
 
@@ -182,10 +210,15 @@ class EventBus:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
-    def close(self) -> None:
-        """End every subscription once its queue is read, and drop every listener."""
-        self._is_closed = True
+    @property
+    def backlog(self) -> int:
+        """How many events the slowest subscription has still to read."""
+        return max((subscription.backlog for subscription in self._subscriptions), default=0)
+
+    def close(self, error: Exception | None = None) -> None:
+        """End every subscription once its queue is read, with `error` if any; drop listeners."""
+        self._is_closed, self._closed_by = True, error
         for subscription in tuple(self._subscriptions):
-            subscription.end()
+            subscription.end(error)
 
         self._listeners.clear()

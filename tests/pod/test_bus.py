@@ -112,3 +112,34 @@ async def test_waiting_for_an_event_ends_when_the_bus_closes() -> None:
     await asyncio.sleep(0)
     bus.close()
     assert await asyncio.wait_for(waiting, 1) is None
+
+
+async def test_a_subscription_gives_the_envelopes_too_where_they_are_asked_for() -> None:
+    bus = EventBus()
+    subscription = bus.subscribe(TextDelta)
+    bus.publish(Status(state="idle"))
+    published = [bus.publish(delta(1)), bus.publish(delta(2))]
+    assert subscription.backlog == bus.backlog == 2
+    bus.close()
+    assert [envelope async for envelope in subscription.envelopes()] == published
+    assert bus.backlog == 0
+
+
+async def test_what_came_from_another_process_keeps_its_number() -> None:
+    bus = EventBus()
+    subscription = bus.subscribe()
+    foreign = Envelope(41, "other", 7, delta(1), ("s", 3))
+    bus.relay(foreign)
+    bus.close()
+    assert [envelope async for envelope in subscription.envelopes()] == [foreign]
+
+
+async def test_a_bus_that_ends_for_a_reason_tells_it_after_what_is_queued() -> None:
+    bus = EventBus()
+    early = bus.subscribe()
+    bus.publish(delta(1))
+    bus.close(RuntimeError("gone"))
+    assert [(await anext(early))] == [delta(1)]
+    for subscription in (early, bus.subscribe()):
+        with pytest.raises(RuntimeError, match="gone"):
+            await anext(subscription)
