@@ -130,6 +130,11 @@ class EventBus:
     _is_closed: bool = False
     _closed_by: Exception | None = None
 
+    @property
+    def seq(self) -> int:
+        """The number of the last event that was published; 0 before the first."""
+        return self._seq
+
     def publish(self, data: EventData, ref: tuple[str, int] | None = None) -> Envelope:
         """Number an event and hand it to every listener and subscriber; returns its envelope.
 

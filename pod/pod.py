@@ -161,7 +161,7 @@ class Pod:
             return await launch(prepared, self._bus, self._approvals, resume=self._resume)
         except BaseException:  # a cancellation too: a local server must not stay behind
             with anyio.CancelScope(shield=True):
-                await prepared.close_clients()
+                await prepared.aclose()
             raise
 
     async def __aenter__(self) -> Self:
@@ -264,13 +264,16 @@ class Pod:
 
         The parent goes on as before. Raises `UnknownEntry` for a hash that is not in the session.
         """
+        child_id = await self.fork_session(at)
+        child = Pod(self._loaded, home=self._home, env=self._env, resume=child_id)
+        return await child.start()
+
+    async def fork_session(self, at: str | None = None) -> str:
+        """Return the id of a fork of this session, as `fork` makes it, that nobody runs yet."""
         async with self._turn() as launched:
             core = launched.core
             session_id = core.session.session_id
-            child_id = await in_thread(lambda: core.store.fork(session_id, at))
-
-        child = Pod(self._loaded, home=self._home, env=self._env, resume=child_id)
-        return await child.start()
+            return await in_thread(lambda: core.store.fork(session_id, at))
 
     async def new(self) -> None:
         """Begin a fresh session: the history is empty; the old session stays as it is."""
@@ -397,6 +400,11 @@ class Pod:
         """Return the slash commands that the engine's plugin registered, by name."""
         plugin = self._alive().core.plugin
         return offered(plugin.registration.commands) if plugin else {}
+
+    @property
+    def bus(self) -> EventBus:
+        """Where the pod's events are numbered and published, in this launch."""
+        return self._bus
 
     def on(self, event: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
         """Call `callback(data)` on every event of this type. Returns how to stop it.
