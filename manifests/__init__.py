@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .schema import (
         Budget,
         BudgetsSection,
-        MemorySection,
         PodManifest,
         PodSection,
         SessionSection,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
         manifest_json_schema,
     )
     from .schema_compaction import CompactionSection, ContextSection
+    from .schema_memory import MemorySection
     from .schema_provider import PROVIDER_KINDS, FallbackProvider, ProviderKind, ProviderSection
     from .schema_tools import HookSection, McpServer, PermissionsSection, ToolsSection
     from .starter import starter_manifest, suggested_pod_name
@@ -64,7 +64,6 @@ _HOMES = {
     "schema": (
         "Budget",
         "BudgetsSection",
-        "MemorySection",
         "PodManifest",
         "PodSection",
         "SessionSection",
@@ -72,6 +71,7 @@ _HOMES = {
         "manifest_json_schema",
     ),
     "schema_compaction": ("CompactionSection", "ContextSection"),
+    "schema_memory": ("MemorySection",),
     "schema_provider": ("PROVIDER_KINDS", "FallbackProvider", "ProviderKind", "ProviderSection"),
     "schema_tools": ("HookSection", "McpServer", "PermissionsSection", "ToolsSection"),
     "starter": ("starter_manifest", "suggested_pod_name"),

@@ -11,6 +11,7 @@ from ._expansion import PathText
 from ._patterns import NAME_LENGTH, POD_NAME
 from ._section import MOST, Positive, Rule, Seconds, Section, Several
 from .schema_compaction import CompactionSection, ContextSection
+from .schema_memory import MemorySection
 from .schema_provider import ProviderSection
 from .schema_tools import HookSection, PermissionsSection, ToolsSection
 
@@ -74,13 +75,6 @@ class BudgetsSection(Section):
     """By one run."""
     session: Budget = Budget()
     """By a session, all its runs together."""
-
-
-class MemorySection(Section):
-    """What is remembered beyond one session."""
-
-    provider: Literal["file"] | None = None
-    """Where memories are kept; absent: nowhere."""
 
 
 class SessionSection(Section):

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import Field
 
-from ._expansion import mistake
+from ._options import Options
 from ._patterns import ENGINE_NAME
 from ._section import MOST, Count, NonEmpty, Positive, Rule, Seconds, Section
 from .schema_provider import ProviderSection
-
-DEEPEST_OPTION = 32
-LARGEST_INTEGER = 2**63 - 1
 
 Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
@@ -57,34 +54,6 @@ class CompactionSection(Section):
             yield "compact_request_threshold", "needs compact_threshold beside it"
 
 
-def _checked_options(given: object) -> object:
-    """Refuse what cannot be handed on as JSON, naming the first such option."""
-    pending: list[tuple[str, object, int]] = [("", given, 0)]
-    while pending:
-        where, value, depth = pending.pop()
-        if depth > DEEPEST_OPTION:
-            raise mistake(f"is nested more than {DEEPEST_OPTION} levels deep")
-
-        if isinstance(value, dict):
-            pending.extend((f"{where}.{key}", inner, depth + 1) for key, inner in value.items())
-        elif isinstance(value, list):
-            pending.extend((f"{where}[{n}]", inner, depth + 1) for n, inner in enumerate(value))
-        elif not _fits_json(value):
-            raise mistake(f'has {where.lstrip(".")!r}, which is no plain value; write it as "…"')
-
-    return given
-
-
-def _fits_json(value: object) -> bool:
-    if isinstance(value, int):
-        return abs(value) <= LARGEST_INTEGER
-
-    if isinstance(value, float):
-        return abs(value) < float("inf")
-
-    return value is None or isinstance(value, str)
-
-
 class ContextSection(Section):
     """Which engine decides what is sent to the model."""
 
@@ -92,5 +61,5 @@ class ContextSection(Section):
     """`compressor`, `lcm`, or the name of a plugin; naming it here is what activates it."""
     timeout_seconds: Seconds = 120
     """How long an engine's compress may go without a sign of life."""
-    options: Annotated[dict[str, JsonValue], BeforeValidator(_checked_options)] = {}
+    options: Options = {}
     """Handed to the engine as they are."""

@@ -18,6 +18,7 @@ from pod.context.host import EngineHost
 from pod.context.loader import LoadedPlugin
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
+from pod.memory.host import MemoryHost
 from pod.model_table import PriceList
 from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State
@@ -42,6 +43,8 @@ class PodCore:
     journal: SessionJournal
     worker: Worker
     host: EngineHost
+    memory_host: MemoryHost
+    """Of what is remembered beyond the session; `memory` is that of compactions."""
     thresholds: Thresholds
     memory: CompactionMemory
     summarizer: Summarizer
@@ -90,6 +93,7 @@ class PodCore:
     def forked_away(self, old_id: str, new_id: str) -> None:
         """Tell that the log was changed underneath, and that the pod goes on in a fork."""
         self.moves_pointer = False
+        self.memory_host.moved(old_id, new_id)
         message = (
             f"session {old_id} was changed by somebody else while this pod wrote it; the pod goes "
             f"on in a fork, {new_id}, and the pod's pointer stays"

@@ -59,6 +59,11 @@ class Home:
         return self.root / "engines"
 
     @property
+    def memory(self) -> Path:
+        """What memory providers keep, one folder each."""
+        return self.root / "memory"
+
+    @property
     def models(self) -> Path:
         """Model files for the local provider."""
         return self.root / "models"

@@ -26,6 +26,7 @@ from pod.core import PodCore
 from pod.engine_setup import load_named_engine, tell_of_options
 from pod.events import EventTranslator
 from pod.journal import SessionJournal, in_thread
+from pod.memory_setup import open_memory
 from pod.preparing import Prepared, config_of, open_store
 from pod.protocol import Alert, EngineNotice
 from pod.restore import take_up
@@ -45,8 +46,9 @@ class Launched:
     prepared: Prepared
 
     async def end_session(self) -> None:
-        """Take leave of the engine and close the session; the clients stay open."""
+        """Take leave of the engine and close the session; clients and memory stay open."""
         core = self.core
+        self.prepared.memory.leave(core.session.session_id, core.worker.history)
         await core.host.end(core.session.session_id, tuple(core.worker.history))
         await in_thread(core.session.close)
 
@@ -59,7 +61,7 @@ class Launched:
         try:
             await self.end_session()
         finally:
-            await self.prepared.close_clients()
+            await self.prepared.aclose()
 
 
 async def launch(
@@ -151,7 +153,10 @@ async def _assemble(
         lambda: prepared.prices.of_cache(prepared.provider.client),
         lambda: core.thresholds.end,
     )
-    stages = _Stages(host, _prune(manifest.compaction, host, break_even))
+    lineage = await in_thread(lambda: store.lineage(session.session_id))
+    prepared.memory.notice = partial(_warn, prepared, bus)
+    memory = await open_memory(prepared.memory, prepared.system_prompt, session.state, lineage)
+    stages = _Stages(host, _prune(manifest.compaction, host, break_even), memory.stages)
     tools = await host.tools(lambda: tuple(core.worker.history))
     ports = Ports(
         journal=journal,
@@ -161,8 +166,9 @@ async def _assemble(
         approve=approvals.ask,
         stages=stages.in_order(),
     )
-    conversation = await in_thread(lambda: _conversation(store, session))
-    worker = make_worker(prepared, ports, tools, conversation=conversation)
+    # Whatever was compacted or forked from one root begins alike, and a provider that is told so
+    # finds what it has cached.
+    worker = make_worker(prepared, ports, tools, memory, conversation=lineage[0][0])
     state = session.state
     worker.set_history(state.history, watermark=state.watermark, turns=state.turns)
     core = PodCore(
@@ -173,6 +179,7 @@ async def _assemble(
         journal=journal,
         worker=worker,
         host=host,
+        memory_host=prepared.memory,
         thresholds=_thresholds(prepared),
         memory=CompactionMemory(),
         summarizer=summarizer,
@@ -189,6 +196,10 @@ async def _assemble(
     return Launched(core, driver, compactor, prepared)
 
 
+def _warn(prepared: Prepared, bus: EventBus, message: str) -> None:
+    bus.publish(Alert(level="warning", message=prepared.masker.mask(message)))
+
+
 async def _record_approval(journal: SessionJournal, fields: dict[str, object]) -> tuple[str, int]:
     (ref,) = await journal.append(("approval", fields))
     return ref
@@ -196,15 +207,16 @@ async def _record_approval(journal: SessionJournal, fields: dict[str, object]) -
 
 @define
 class _Stages:
-    """Our steps before each request, in order: prune, then see whether to compact, then select."""
+    """Our steps before each request: recall, prune, see whether to compact, then select."""
 
     host: EngineHost
     prune: PruneHook | None
+    memory: tuple[RequestStage, ...]
     trigger: TriggerStage = field(factory=TriggerStage)
 
     def in_order(self) -> tuple[RequestStage, ...]:
         first = (self.prune,) if self.prune is not None else ()
-        return (*first, self.trigger, self.host)
+        return (*self.memory, *first, self.trigger, self.host)
 
 
 def _prune(
@@ -235,15 +247,6 @@ async def _host(
 
     engine = plugin.engine if plugin else Compressor(desk)
     return EngineHost(engine, notice, section.timeout_seconds, compaction_pool()), plugin
-
-
-def _conversation(store: FileSessionStore, session: Session) -> str:
-    """Return the same name for a session and whatever it was compacted or forked from.
-
-    Their requests begin alike, and a provider that is told so finds what it has cached.
-    """
-    (root, _), *_ = store.lineage(session.session_id)
-    return root
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:

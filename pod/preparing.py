@@ -8,6 +8,8 @@ from attrs import frozen
 
 from manifests import LoadedManifest
 from pod.home import Home
+from pod.memory.host import MemoryHost
+from pod.memory_setup import memory_host
 from pod.model_table import PriceList
 from pod.providers import Provider, build_provider, check_cost_budget
 from pod.toolbox import load_hooks, load_tools, permission_hook, system_prompt
@@ -31,9 +33,12 @@ class Prepared:
     system_prompt: str
     masker: Masker
     prices: PriceList
+    memory: MemoryHost
+    """Of the provider that the manifest names, or of none; it lives as long as the pod."""
 
-    async def close_clients(self) -> None:
-        """End the connections, and the local server of either client; idempotent."""
+    async def aclose(self) -> None:
+        """End the memory, the connections and the local server of either client; idempotent."""
+        await self.memory.aclose()
         await self.provider.client.aclose()
         if self.summaries is not self.provider:
             await self.summaries.client.aclose()
@@ -67,6 +72,7 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
         system_prompt=masker.mask(system_prompt(loaded)),
         masker=masker,
         prices=prices,
+        memory=memory_host(loaded, home, masker, model=provider.client.model),
     )
 
 

@@ -281,6 +281,9 @@ class RunDriver:
         core.publish(self._run_end(result), ref)
         core.set_state("paused" if result.outcome == "paused" else "idle")
         usage = result.usage
+        if result.outcome == "finished":
+            core.memory_host.run_finished(core.worker.history, result.text)
+
         await core.host.turn_complete(
             tuple(core.worker.history),
             usage,

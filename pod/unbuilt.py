@@ -24,7 +24,6 @@ def unbuilt_keys(manifest: PodManifest) -> list[str]:
     asked = {f'{key} = "{kind}"': kind not in BUILT_KINDS for key, kind in _kinds(manifest)} | {
         "tools.builtin": bool(tools and tools.builtin),
         "tools.mcp": bool(tools and tools.mcp),
-        "memory.provider": bool(manifest.memory and manifest.memory.provider),
         "budgets.session.requests": session.requests is not None,
         "budgets.session.tokens": session.tokens is not None,
         "budgets.session.cost": session.cost is not None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pod.memory_setup import SessionMemory, not_taken
 from pod.preparing import Prepared
 from worker.llm.types import RequestOptions
 from worker.ports import Ports
@@ -10,22 +11,30 @@ from worker.worker import Worker, WorkerConfig
 
 
 def make_worker(
-    prepared: Prepared, ports: Ports, engine_tools: list[Tool], *, conversation: str
+    prepared: Prepared,
+    ports: Ports,
+    engine_tools: list[Tool],
+    memory: SessionMemory,
+    *,
+    conversation: str,
 ) -> Worker:
     """Return the Worker of a pod, its history still empty.
 
-    An engine's tool whose name is taken by one of the manifest's is left out. `conversation` names
-    whatever its requests have their beginning in common with.
+    An engine's tool whose name is taken by one of the manifest's is left out, and one of the memory
+    whose name either has. `conversation` names whatever its requests have their beginning in common
+    with.
     """
     manifest = prepared.loaded.manifest
     settings, budget = manifest.worker, manifest.budgets.run
     own = {tool.name for tool in prepared.tools}
     extra = [tool for tool in engine_tools if tool.name not in own]
+    offered = [*prepared.tools, *extra]
+    taken = {tool.name for tool in offered}
     limits = [n for n in (settings.max_requests, budget.requests) if n is not None]
     return Worker(
         prepared.provider.client,
-        system_prompt=prepared.system_prompt,
-        tools=[*prepared.tools, *extra],
+        system_prompt=memory.system_prompt,
+        tools=[*offered, *not_taken(prepared.memory, memory.tools, taken)],
         hooks=prepared.hooks,
         config=WorkerConfig(
             options=_options(prepared, conversation),

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.compaction.result import checked
@@ -211,7 +211,8 @@ class Compactor:
         core = self.core
         core.summarizer.on_progress = core.host.touch
         with core.summarizer.attempt():
-            plan = await core.host.make_plan(request)
+            said = await core.memory_host.before_compaction(request.items)
+            plan = await core.host.make_plan(evolve(request, memory_context=said))
 
         return await in_thread(
             lambda: checked(
@@ -386,6 +387,7 @@ class Compactor:
             )
 
         await core.host.boundary(old_id, new_id, before, platform="pod", conversation_id=core.name)
+        await core.memory_host.compacted(old_id, new_id, before)
 
     # ------------------------------------------------------------------ failure
 

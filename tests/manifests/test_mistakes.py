@@ -60,7 +60,7 @@ def test_one_mistake_is_singular_and_wide_rows_push_only_themselves(tmp_path: Pa
     with pytest.raises(ManifestError, match=r"m\.toml has 1 mistake\n"):
         load_manifest(path, env={})
 
-    path.write_text(f'{RIGHT}[memory]\nprovider = "{"x" * 60}"\n[worker]\nmax_requests = 0\n')
+    path.write_text(f'{RIGHT}[session]\ndurability = "{"x" * 60}"\n[worker]\nmax_requests = 0\n')
     with pytest.raises(ManifestError) as caught:
         load_manifest(path, env={})
     wide, narrow = str(caught.value).split("\n")[1:]
@@ -182,7 +182,7 @@ def test_one_mistake_is_singular_and_wide_rows_push_only_themselves(tmp_path: Pa
         (RIGHT + "[context]\noptions = {a = inf}", 7, "context.options", "'a'"),
         (RIGHT + f"[context]\noptions = {{a = {'[' * 40}{']' * 40}}}", 7,
          "context.options", "deep"),
-        (RIGHT + "[memory]\nprovider='vector'", 7, "memory.provider", 'must be "file"'),
+        (RIGHT + "[memory]\nprovider='../x'", 7, "memory.provider", "plain name"),
         (RIGHT + "[session]\ndurability='sync'", 7, "session.durability", 'did you mean "fsync"?'),
         (RIGHT + '[session]\nstore="a\\u0000b"', 7, "session.store", "must name a path"),
         # TOML itself

@@ -17,7 +17,6 @@ from tests.pod.pods import manifest
     [
         ("tools.builtin", '[tools]\nbuiltin = ["read"]'),
         ("tools.mcp", '[[tools.mcp]]\nname = "hub"\ncommand = "hub"'),
-        ("memory.provider", '[memory]\nprovider = "file"'),
         ("budgets.session.requests", "[budgets.session]\nrequests = 2"),
         ("budgets.session.tokens", "[budgets.session]\ntokens = 2"),
         ("budgets.session.cost", "[budgets.session]\ncost = 2.0"),

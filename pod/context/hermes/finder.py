@@ -22,6 +22,7 @@ _ROOT = Path(__file__).with_name("served")
 SERVED: Mapping[str, str] = {
     "agent": "agent/__init__.py",
     "agent.context_engine": "agent/context_engine.py",
+    "agent.memory_provider": "agent/memory_provider.py",
 }
 """The module's name, and its file under `served/`."""
 

@@ -1,0 +1,1 @@
+"""The memory providers that come with podworker, one package each."""
