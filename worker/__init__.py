@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .projection import repair
     from .prune import PruneConfig, PrunePlan, apply_prune, plan_prune
     from .tokens import Occupancy, TokenMeter
-    from .tools import Tool, ToolOutput, tool
+    from .tools import Tool, ToolOutput, run_command, tool
     from .worker import Worker, WorkerConfig, WorkerResult
 
 _HOMES = {
@@ -121,7 +121,7 @@ _HOMES = {
     "worker.projection": ("repair",),
     "worker.prune": ("PruneConfig", "PrunePlan", "apply_prune", "plan_prune"),
     "worker.tokens": ("Occupancy", "TokenMeter"),
-    "worker.tools": ("Tool", "ToolOutput", "tool"),
+    "worker.tools": ("Tool", "ToolOutput", "run_command", "tool"),
     "worker.worker": ("Worker", "WorkerConfig", "WorkerResult"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -184,6 +184,7 @@ __all__ = [
     "new_uid",
     "plan_prune",
     "repair",
+    "run_command",
     "tool",
     "user_message",
 ]

@@ -111,7 +111,12 @@ class CallBatch:
     def __init__(self, worker: Worker, calls: Sequence[ToolCall]) -> None:
         self.worker = worker
         self.calls = calls
+        self.started: set[str] = set()
+        """The `call_uid`s of those whose tool was called."""
         self._results: dict[str, ToolResult] = {}
+        self._looked_at = 0
+        self._looking = anyio.Lock()
+        self._abort: Abort | None = None
 
     async def run(self) -> Abort | Pause | None:
         """Give every call its result, unless a hook pauses before anything ran.
@@ -132,8 +137,7 @@ class CallBatch:
             if isinstance(decision.action, Abort | Pause):
                 return await self._ended_by(decision.action)
 
-        await _together([partial(self._run_one, d.call, d.action) for d in decided])
-        return await self._after_all()
+        return await self._run_all(decided)
 
     async def _ended_by(self, action: Abort | Pause) -> Abort | Pause:
         if isinstance(action, Abort):
@@ -188,17 +192,49 @@ class CallBatch:
         for call in self.calls:
             await self._finish(call, _error(reason))
 
-    async def _run_one(self, call: ToolCall, action: Action) -> None:
-        match action:
-            case SyntheticResult():
+    async def _run_all(self, decided: Sequence[_Decision]) -> Abort | None:
+        with anyio.CancelScope() as scope:
+            await _together([partial(self._run_one, decision, scope) for decision in decided])
+
+        for call in self.calls:
+            if self._abort is not None and call.call_uid not in self._results:
+                await self._finish(call, _error(f"cancelled: {self._abort.reason}"))
+
+        return self._abort
+
+    async def _run_one(self, decision: _Decision, all_calls: anyio.CancelScope) -> None:
+        call = decision.call
+        match decision.action:
+            case SyntheticResult() as action:
                 output = render_output(action.output)
-            case Skip():
+            case Skip() as action:
                 output = _error(f"not run: {action.reason}")
             case _:
+                self.started.add(call.call_uid)
                 timeout_s = self.worker.config.tool_timeout_s
                 output = await execute(call, self.worker.tools, timeout_s)
 
         await self._finish(call, output)
+        if await self._look_at_results() is not None:
+            all_calls.cancel()
+
+    async def _look_at_results(self) -> Abort | None:
+        """Ask the hooks about each result, in the order of the calls, as soon as that order allows.
+
+        One that gives the run up does so while later calls can still be stopped.
+        """
+        async with self._looking:
+            for call in self.calls[self._looked_at :]:
+                result = self._results.get(call.call_uid)
+                if result is None or self._abort is not None:
+                    break
+
+                view = _result_view(call, result)
+                action = await self.worker.hooks.ask(HookPoint.POST_TOOL_CALL, view)
+                self._looked_at += 1
+                self._abort = action if isinstance(action, Abort) else None
+
+            return self._abort
 
     async def _finish(self, call: ToolCall, output: ToolOutput) -> None:
         result = ToolResult(
@@ -211,15 +247,6 @@ class CallBatch:
             output.attachments,
         )
         self._results[call.call_uid] = await self.worker.admit_result(call, result)
-
-    async def _after_all(self) -> Abort | None:
-        for call in self.calls:
-            view = _result_view(call, self._results[call.call_uid])
-            action = await self.worker.hooks.ask(HookPoint.POST_TOOL_CALL, view)
-            if isinstance(action, Abort):
-                return action
-
-        return None
 
 
 @frozen

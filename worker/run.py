@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 CANCELLED_SUMMARY = "cancelled: the run was stopped before this call had a result"
+STOPPED_SUMMARY = "not run: the run was stopped before this call began"
 NOT_STARTED_SUMMARY = "not run: the run was paused before this call, and then went on without it"
 CUT_OFF_NOTE = "The last answer broke off in the middle. Go on from where it stopped."
 
@@ -57,6 +58,7 @@ class Runner:
         self.pause_requested = False
         self._scope = anyio.CancelScope()
         self._exchange = Exchange(worker, progress)
+        self._batch: CallBatch | None = None
 
     def cancel(self) -> None:
         """Stop the run now."""
@@ -214,13 +216,13 @@ class Runner:
         return await self._turn_end(message)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> RunEnd | None:
-        action = await CallBatch(self.worker, calls).run()
-        match action:
+        self._batch = CallBatch(self.worker, calls)
+        match await self._batch.run():
             case Pause():
                 return RunEnd("paused")
-            case Abort():
-                await self._tell_abort(action.reason)
-                return RunEnd("cancelled", message=action.reason)
+            case Abort(reason):
+                await self._tell_abort(reason)
+                return RunEnd("cancelled", message=reason)
             case None:
                 return None
 
@@ -267,11 +269,17 @@ class Runner:
     async def _clean_up(self) -> None:
         """Leave the history whole after a stop: partial text is kept, open calls get a result."""
         await self._exchange.keep_partial()
-        await self._close_calls(CANCELLED_SUMMARY)
+        started = self._batch.started if self._batch is not None else frozenset()
+        for call in self.worker.open_calls():
+            did_start = call.call_uid in started
+            await self._close_call(call, CANCELLED_SUMMARY if did_start else STOPPED_SUMMARY)
 
     async def _close_calls(self, summary: str) -> None:
         for call in self.worker.open_calls():
-            await self.worker.admit_result(call, interrupted_result(call, new_uid(), summary))
+            await self._close_call(call, summary)
+
+    async def _close_call(self, call: ToolCall, summary: str) -> None:
+        await self.worker.admit_result(call, interrupted_result(call, new_uid(), summary))
 
     async def _try_to_clean_up(self) -> None:
         """Clean up on the way of an error, which must stay the one that is heard."""

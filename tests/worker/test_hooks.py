@@ -273,7 +273,7 @@ async def test_a_guard_that_fails_stops_the_run_before_the_tool(
     assert caught.value.hint
     assert ran == []
     (result,) = [i for i in b.worker.history if isinstance(i, ToolResult)]
-    assert (result.is_error, result.summary.split(":")[0]) == (True, "cancelled")
+    assert (result.is_error, result.summary.split(":")[0]) == (True, "not run")
 
 
 @pytest.mark.parametrize(("function", "words"), BROKEN)
