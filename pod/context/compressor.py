@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -13,13 +13,16 @@ from pod.compaction.digest import digest
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest, Sizes
 from pod.compaction.prompts import prompts_digest
 from pod.compaction.summary import Assignment, Summarize, Written, output_cap, write_summary
-from pod.context.bridge import from_messages, to_messages
+from pod.context.bridge import from_messages
 from pod.context.engine import ContextEngine, sanitize_memory_context
+from pod.context.errors import BridgeError
+from pod.context.rows import message_of
 from worker.items import Covers, Item, SummaryMessage, new_uid
 from worker.llm.types import Usage
 from worker.prune import apply_prune
 
 DIGEST_BYTES_PER_TOKEN = 2.5
+_SYSTEM = frozenset({"system", "developer"})
 
 
 @frozen
@@ -153,13 +156,44 @@ class Compressor(ContextEngine):
         force: bool = False,  # noqa: FBT001, FBT002  the contract's signature
         memory_context: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the messages compacted; the same list where there is nothing to cut.
+        """Return the messages compacted; the same list where nothing could be done.
 
-        Raises `CompactionError`.
+        Leading system rows and all rows that stay are the dicts given. Why nothing could be done is
+        in `_last_summary_error`, where it is more than that there is nothing to cut.
         """
-        items = from_messages(messages, [], origin="user")
-        tokens = current_tokens or round(sum(map(self._desk.weigh, items)))
-        request = CompactionRequest(
+        self._last_compress_aborted, self._last_summary_error = False, ""
+        at = next(
+            (n for n, m in enumerate(messages) if m.get("role") not in _SYSTEM), len(messages)
+        )
+        rows = messages[at:]
+        try:
+            items = from_messages(rows, [], origin="user")
+            plan = self.plan(
+                self._asked(items, current_tokens, focus_topic, force=force, memory=memory_context)
+            )
+        except (BridgeError, CompactionError) as error:
+            self._last_compress_aborted, self._last_summary_error = True, str(error)
+            return messages
+
+        if plan is None or self._weight(plan.history) >= self._weight(items):
+            return messages
+
+        self.compression_count += 1
+        known = {id(item): row for item, row in zip(items, rows, strict=True)}
+        kept = [known.get(id(item)) or message_of(item) for item in plan.history]
+        return [*messages[:at], *kept]
+
+    def _asked(
+        self,
+        items: Sequence[Item],
+        current_tokens: int | None,
+        focus: str | None,
+        *,
+        force: bool,
+        memory: str,
+    ) -> CompactionRequest:
+        tokens = current_tokens or round(self._weight(items))
+        return CompactionRequest(
             session_id="",
             head_hash="",
             items=tuple(items),
@@ -168,12 +202,9 @@ class Compressor(ContextEngine):
             threshold=self.threshold_tokens or max(1, tokens // 2),
             occupancy=tokens,
             generation=self.compression_count,
-            focus=focus_topic,
-            memory_context=memory_context,
+            focus=focus,
+            memory_context=memory,
         )
-        plan = self.plan(request)
-        if plan is None:
-            return messages
 
-        self.compression_count += 1
-        return to_messages(list(plan.history))
+    def _weight(self, items: Sequence[Item]) -> float:
+        return sum(map(self._desk.weigh, items))

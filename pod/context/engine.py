@@ -233,15 +233,16 @@ def sanitize_memory_context(text: object) -> str:
     """Return memory text that may be handed to an engine: credentials masked, of bounded length.
 
     What is over `MEMORY_CONTEXT_MAX_CHARS` keeps its first 4,000 and last 1,500 characters.
-    Anything that is no text comes to none.
+    Anything that is no text comes to none, and half of a surrogate pair to a replacement character.
     """
     from session_store.token_shapes import mask_token_shapes
+    from worker.text import clean_text
 
     if not isinstance(text, str):
         return ""
 
     # Masked before it is cut: half a credential has no shape to know it by.
-    masked = mask_token_shapes(text.strip())
+    masked = mask_token_shapes(clean_text(text.strip()))
     if len(masked) <= MEMORY_CONTEXT_MAX_CHARS:
         return masked
 

@@ -181,6 +181,43 @@ def test_by_messages_it_does_the_same() -> None:
     assert compressor.compress(few) is few
 
 
+def test_by_messages_what_stays_are_the_very_rows() -> None:
+    note = {"role": "system", "content": "be kind", "x-vendor": 1}
+    rows = [
+        {"role": role, "content": f"{role} {n} " + "m" * 3_000, "x-vendor": n}
+        for n in range(4)
+        for role in ("user", "assistant")
+    ]
+    made = engine().compress([note, *rows], current_tokens=8_000)
+    assert made[0] is note
+    assert "## Original Task" in str(made[1]["content"])
+    assert made[2:]
+    assert all(any(row is kept for row in rows) for kept in made[2:])
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("no sections", []),
+        (GOOD + "- and more\n" * 9_000, []),
+        (GOOD, [{"role": "tool", "tool_call_id": "lost", "content": "whose?"}]),
+    ],
+)
+def test_by_messages_what_cannot_be_done_leaves_all_as_it_is(
+    text: str, more: list[dict[str, Any]]
+) -> None:
+    messages = [
+        {"role": role, "content": f"{role} {n} " + "m" * 3_000}
+        for n in range(4)
+        for role in ("user", "assistant")
+    ]
+    given = [*messages, *more]
+    compressor = engine(text)
+    assert compressor.compress(given, current_tokens=8_000) is given
+    assert given == [*messages, *more]
+    assert compressor.compression_count == 0
+
+
 # --- thresholds -----------------------------------------------------------------------------
 
 

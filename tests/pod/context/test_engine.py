@@ -221,6 +221,7 @@ def test_short_memory_text_stays_and_what_is_no_text_comes_to_none() -> None:
     assert sanitize_memory_context(" likes tea ") == "likes tea"
     assert sanitize_memory_context("x" * MEMORY_CONTEXT_MAX_CHARS) == "x" * 6_000
     assert sanitize_memory_context(None) == ""
+    assert sanitize_memory_context("half \ud83d of a pair") == "half \ufffd of a pair"
 
 
 def test_the_facade_knows_its_names_only() -> None:
