@@ -16,6 +16,8 @@ from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import Thresholds, thresholds_for
 from pod.context.host import EngineHost
 from pod.context.loader import LoadedPlugin
+from pod.context.plugin_facts import Scene
+from pod.context.plugin_host import PluginHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
 from pod.memory.host import MemoryHost
@@ -54,6 +56,8 @@ class PodCore:
     """What requests to any of the pod's models cost, summaries included."""
     plugin: LoadedPlugin | None
     """What the engine comes from, with all that it registered; None for the built-in."""
+    plugin_host: PluginHost | None
+    """Calls what the plugin registered beside its engine."""
     moves_pointer: bool
     """Whether the pod's pointer follows this session: it never follows a fork."""
     state: State = "idle"
@@ -122,6 +126,11 @@ class PodCore:
         if self.moves_pointer:
             name, session_id = self.name, self.session.session_id
             await in_thread(lambda: self.store.set_pointer(name, session_id))
+
+    def scene(self) -> Scene:
+        """Return what is going on, as a plugin is told of it."""
+        worker = self.worker
+        return Scene(self.session.session_id, worker.client.model, tuple(worker.history))
 
     def sizes(self) -> Sizes:
         """Return what no compaction can remove, in fitted tokens."""

@@ -1,29 +1,48 @@
-"""The engine that a manifest names, loaded: a plugin that cannot be had is told of, never fatal."""
+"""The engine that a manifest names, loaded, and what its plugin brings beside it, set to work.
+
+A plugin that cannot be had is told of and never fatal, save where the manifest counts on its tools.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from attrs import evolve, frozen
+
 from pod.context.errors import EngineUnavailable
-from pod.context.loader import load_plugin
+from pod.context.loader import LoadedPlugin, load_plugin
+from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
+from pod.context.plugin_host import PluginHost
+from pod.errors import PluginFailed
 from pod.journal import in_thread
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
-    from pod.context.loader import LoadedPlugin
+    from pod.context.host import EngineHost
+    from pod.context.plugin_facts import Scene
     from pod.home import Home
+    from worker.tools import Tool
+    from worker.worker import Worker
 
 Notice = Callable[[str, str], None]
 """Tells people something of an engine: its name, and one line."""
 
 
-async def load_named_engine(
-    loaded: LoadedManifest, home: Home, notice: Notice
-) -> LoadedPlugin | None:
-    """Return the plugin that `context.engine` names, or None where it cannot be had.
+@frozen
+class NamedEngine:
+    """What became of the engine that a manifest names: neither, where that is the built-in."""
 
-    Why not is told by `notice`, and so is whatever else people should know of the load.
+    plugin: LoadedPlugin | None = None
+    failure: EngineUnavailable | None = None
+
+
+async def load_named_engine(loaded: LoadedManifest, home: Home, notice: Notice) -> NamedEngine:
+    """Load the plugin that `context.engine` names. Never raises for what is wrong with it.
+
+    Why it cannot be had is told by `notice`, and so is whatever else people should know.
     """
     section = loaded.manifest.context
     try:
@@ -33,12 +52,12 @@ async def load_named_engine(
         )
     except EngineUnavailable as error:
         notice(section.engine, f"{error.notice} ({_place(loaded)})")
-        return None
+        return NamedEngine(failure=error)
 
-    for line in plugin.notices:
+    for line in (*plugin.notices, *_unused_memory(loaded, plugin)):
         notice(section.engine, line)
 
-    return plugin
+    return NamedEngine(plugin)
 
 
 def tell_of_options(loaded: LoadedManifest, notice: Notice) -> None:
@@ -51,6 +70,88 @@ def tell_of_options(loaded: LoadedManifest, notice: Notice) -> None:
             f"the built-in compressor takes no options, and was given {names}; "
             "its settings are those of [compaction]",
         )
+
+
+def _unused_memory(loaded: LoadedManifest, plugin: LoadedPlugin) -> Iterable[str]:
+    memory = loaded.manifest.memory
+    names = {plugin.info.name, plugin.info.declared_name}
+    if plugin.registration.memory_providers and (memory is None or memory.provider not in names):
+        name = plugin.info.name
+        yield f"Plugin '{name}' has a memory provider too; [memory] provider = \"{name}\" uses it"
+
+
+# ------------------------------------------------------------------ beside the engine
+
+
+def plugin_host(
+    plugin: LoadedPlugin | None, host: EngineHost, scene: Callable[[], Scene]
+) -> PluginHost | None:
+    """Return what calls a plugin's hooks and tools; None for the built-in engine."""
+    if plugin is None:
+        return None
+
+    caller = HookCaller(
+        plugin.registration.hooks,
+        tell=partial(host.notice, plugin.info.name),
+        around=host.around,
+        timeout_s=min(HOOK_TIMEOUT_S, host.timeout_s),
+    )
+    return PluginHost(plugin, caller, scene)
+
+
+async def tools_beside(
+    beside: PluginHost | None, named: Iterable[Tool], of_engine: Iterable[Tool]
+) -> list[Tool]:
+    """Return the tools that a plugin registered, but those whose name is taken.
+
+    By one that the manifest names, which is told; or by one `of_engine`, which is the same tool.
+    """
+    if beside is None:
+        return []
+
+    taken, same = {tool.name for tool in named}, {tool.name for tool in of_engine}
+    # A plugin looks for its variables in this process's environment, whatever the pod was given.
+    return await in_thread(lambda: beside.tools(taken, same, os.environ))
+
+
+def attach(beside: PluginHost | None, worker: Worker) -> None:
+    """Let a plugin's hooks have their moments in a Worker's runs."""
+    if beside is not None:
+        worker.hooks = evolve(worker.hooks, hooks=(*worker.hooks.hooks, *beside.hooks()))
+        worker.tools |= {tool.name: tool for tool in beside.watched(worker.tools.values())}
+
+
+def require_named_tools(loaded: LoadedManifest, named: NamedEngine, tools: Iterable[str]) -> None:
+    """Refuse to start without a tool that the manifest names and the engine was to bring.
+
+    Raises:
+        PluginFailed: `[permissions] tools` names one that is not there, and a plugin's engine is
+            named; the message says which, and why it is not there.
+    """
+    if named.plugin is None and named.failure is None:
+        return
+
+    there = set(tools)
+    for name in loaded.manifest.permissions.tools:
+        if name not in there:
+            raise PluginFailed(_missing_tool(loaded, named, name), hint=_instead(name, there))
+
+
+def _missing_tool(loaded: LoadedManifest, named: NamedEngine, tool: str) -> str:
+    line = loaded.line_of("permissions", "tools", tool)
+    place = f"{loaded.path}, line {line}" if line else str(loaded.path)
+    engine = loaded.manifest.context.engine
+    if named.failure is not None:
+        why = f"the engine {engine!r}, which might bring it, cannot be had: {named.failure.reason}"
+    else:
+        why = f"neither the manifest nor the engine {engine!r} brings one of that name"
+
+    return f"{place}: permissions.tools names the tool {tool}, and {why}"
+
+
+def _instead(name: str, there: set[str]) -> str:
+    known = f"there are {', '.join(sorted(there))}" if there else "there is no tool at all"
+    return f"mend the plugin, or take {name} out of [permissions] tools; {known}"
 
 
 def _place(loaded: LoadedManifest) -> str:

@@ -20,10 +20,17 @@ from pod.compaction.thresholds import UNKNOWN_WINDOW, Thresholds, thresholds_for
 from pod.compaction.triggers import TriggerStage
 from pod.context.compressor import Compressor, Desk
 from pod.context.host import EngineHost
-from pod.context.loader import LoadedPlugin
 from pod.context.threads import compaction_pool
 from pod.core import PodCore
-from pod.engine_setup import load_named_engine, tell_of_options
+from pod.engine_setup import (
+    NamedEngine,
+    attach,
+    load_named_engine,
+    plugin_host,
+    require_named_tools,
+    tell_of_options,
+    tools_beside,
+)
 from pod.events import EventTranslator
 from pod.journal import SessionJournal, in_thread
 from pod.memory_setup import open_memory
@@ -49,6 +56,9 @@ class Launched:
         """Take leave of the engine and close the session; clients and memory stay open."""
         core = self.core
         self.prepared.memory.leave(core.session.session_id, core.worker.history)
+        if core.plugin_host is not None:
+            await core.plugin_host.session_left()
+
         await core.host.end(core.session.session_id, tuple(core.worker.history))
         await in_thread(core.session.close)
 
@@ -90,6 +100,9 @@ async def launch(
         )
         _tell_of_torn_tail(launched.core, session)
         await take_up(launched.core, session.state, after=after)
+        if launched.core.plugin_host is not None and after is not None:
+            await launched.core.plugin_host.session_reset(after)
+
         undo.pop_all()
 
     return launched
@@ -141,7 +154,7 @@ async def _assemble(
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
         short_prompt=prepared.summaries.takes_grammar,
     )
-    host, plugin = await _host(prepared, bus, desk)
+    host, named = await _host(prepared, bus, desk)
     undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     approvals.open_session(
@@ -158,6 +171,8 @@ async def _assemble(
     memory = await open_memory(prepared.memory, prepared.system_prompt, session.state, lineage)
     stages = _Stages(host, _prune(manifest.compaction, host, break_even), memory.stages)
     tools = await host.tools(lambda: tuple(core.worker.history))
+    beside = plugin_host(named.plugin, host, lambda: core.scene())  # noqa: PLW0108  likewise
+    tools += await tools_beside(beside, prepared.tools, tools)
     ports = Ports(
         journal=journal,
         emit=EventTranslator(bus.publish, prepared.masker),
@@ -169,6 +184,8 @@ async def _assemble(
     # Whatever was compacted or forked from one root begins alike, and a provider that is told so
     # finds what it has cached.
     worker = make_worker(prepared, ports, tools, memory, conversation=lineage[0][0])
+    attach(beside, worker)
+    require_named_tools(prepared.loaded, named, worker.tools)
     state = session.state
     worker.set_history(state.history, watermark=state.watermark, turns=state.turns)
     core = PodCore(
@@ -186,7 +203,8 @@ async def _assemble(
         prune=stages.prune,
         config=config_of(prepared),
         prices=prepared.prices,
-        plugin=plugin,
+        plugin=named.plugin,
+        plugin_host=beside,
         moves_pointer=True,
     )
     compactor = Compactor(core)
@@ -230,23 +248,21 @@ def _prune(
     return PruneHook(prune_config(section), break_even if weighs_prices else None)
 
 
-async def _host(
-    prepared: Prepared, bus: EventBus, desk: Desk
-) -> tuple[EngineHost, LoadedPlugin | None]:
+async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> tuple[EngineHost, NamedEngine]:
     """Return the host of the engine that the manifest names, or of the built-in in its place."""
     section = prepared.loaded.manifest.context
 
     def notice(engine: str, message: str) -> None:
         bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
 
-    plugin = None
+    named = NamedEngine()
     if section.engine == Compressor.name:
         tell_of_options(prepared.loaded, notice)
     else:
-        plugin = await load_named_engine(prepared.loaded, prepared.home, notice)
+        named = await load_named_engine(prepared.loaded, prepared.home, notice)
 
-    engine = plugin.engine if plugin else Compressor(desk)
-    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool()), plugin
+    engine = named.plugin.engine if named.plugin else Compressor(desk)
+    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool()), named
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:

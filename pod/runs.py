@@ -284,6 +284,9 @@ class RunDriver:
         if result.outcome == "finished":
             core.memory_host.run_finished(core.worker.history, result.text)
 
+        if core.plugin_host is not None:
+            await core.plugin_host.run_ended(result.outcome, result.text)
+
         await core.host.turn_complete(
             tuple(core.worker.history),
             usage,

@@ -1,0 +1,74 @@
+"""Tools that a plugin registers beside its engine's own, as tools of a Worker."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from attrs import frozen
+
+from worker.threads import call_in_daemon_thread
+from worker.tools import Tool, render_output
+
+from .attempt import tried
+from .plugin_hooks import taken_by
+from .registration import RegisteredTool
+
+_NOTHING: Mapping[str, object] = {"type": "object", "properties": {}}
+
+
+@frozen
+class ToolSurroundings:
+    """What a registered tool's handler is given beside its arguments, and what it runs in."""
+
+    facts: Callable[[], Mapping[str, object]]
+    """Makes the keywords that handlers may take: `session_id`, `task_id`, live `messages`."""
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
+def why_unavailable(tool: RegisteredTool, env: Mapping[str, str]) -> str:
+    """Return why a tool cannot be offered, or nothing. It runs what the plugin checks by."""
+    missing = [name for name in tool.requires_env if not env.get(name)]
+    if missing:
+        return f"it needs the variable{'s' * (len(missing) > 1)} {', '.join(missing)}"
+
+    if tool.is_available is None:
+        return ""
+
+    is_available, failure = tried(tool.is_available)
+    if failure is not None:
+        return f"its check raised {type(failure).__name__}: {failure}"
+
+    return "" if is_available else "its check says no"
+
+
+def as_tool(registered: RegisteredTool, surroundings: ToolSurroundings) -> Tool:
+    """Return a registered tool as one that a Worker calls, in a thread of its own."""
+    function = registered.schema.get("function", registered.schema)
+    function = function if isinstance(function, Mapping) else {}
+    description = function.get("description") or registered.description
+    parameters = function.get("parameters")
+
+    async def call(arguments: dict[str, Any]) -> Any:  # noqa: ANN401  rendered below
+        def work() -> object:
+            with surroundings.around():
+                return _answer(registered.handler, arguments, surroundings.facts())
+
+        return render_output(await call_in_daemon_thread(work, name=f"tool-{registered.name}"))
+
+    schema = parameters if isinstance(parameters, Mapping) and parameters else _NOTHING
+    return Tool(registered.name, str(description or ""), schema, call)
+
+
+def _answer(
+    handler: Callable[..., object], arguments: dict[str, Any], facts: Mapping[str, object]
+) -> object:
+    answer = handler(arguments, **taken_by(handler, facts))
+    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
