@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError as FutureCancelled
 from concurrent.futures import Future
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from attrs import define, field
 
@@ -30,6 +31,9 @@ from worker.ports import Ports, Ref, WorkerEvent
 from worker.worker import Worker, WorkerConfig
 
 
+T = TypeVar("T")
+
+
 def _nothing() -> None:
     """Take a sign of life and do nothing."""
 
@@ -39,17 +43,18 @@ class _Attempt:
     """One compaction's leave to ask the model. It ends with the attempt, in whatever thread."""
 
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _pending: Future[SummaryAnswer] | None = field(default=None, init=False)
+    _pending: Future[Any] | None = field(default=None, init=False)
     _is_over: bool = field(default=False, init=False)
 
-    def begin(self, ask: Callable[[], Future[SummaryAnswer]]) -> Future[SummaryAnswer]:
+    def begin(self, ask: Callable[[], Future[T]]) -> Future[T]:
         """Have a call made and return its future. Raises `CompactionError` once it is over."""
         with self._lock:
             if self._is_over:
                 raise CompactionError("cancelled", "cancelled")
 
-            self._pending = ask()
-            return self._pending
+            future = ask()
+            self._pending = future
+            return future
 
     def end(self) -> None:
         """End the call that is under way, and let no other begin."""
@@ -61,6 +66,14 @@ class _Attempt:
 
 _attempt: ContextVar[_Attempt | None] = ContextVar("pod.compaction.attempt", default=None)
 """The attempt that the present code works for; threads of the pools take it over."""
+
+
+def within_attempt(ask: Callable[[], Future[T]]) -> Future[T]:
+    """Have a model asked for the compaction that the present code works for, if it does for one.
+
+    The call is given up with the compaction. Raises `CompactionError` where that is over.
+    """
+    return (_attempt.get() or _Attempt()).begin(ask)
 
 
 @define(eq=False)
@@ -98,7 +111,7 @@ class Summarizer:
             return asyncio.run_coroutine_threadsafe(self.ask(call), self.loop)
 
         try:
-            return (_attempt.get() or _Attempt()).begin(ask).result()
+            return within_attempt(ask).result()
         except FutureCancelled as error:
             raise CompactionError("cancelled", "cancelled") from error
 

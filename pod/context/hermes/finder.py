@@ -21,10 +21,28 @@ _ROOT = Path(__file__).with_name("served")
 
 SERVED: Mapping[str, str] = {
     "agent": "agent/__init__.py",
+    "agent.auxiliary_client": "agent/auxiliary_client.py",
+    "agent.context_compressor": "agent/context_compressor.py",
     "agent.context_engine": "agent/context_engine.py",
     "agent.memory_provider": "agent/memory_provider.py",
+    "agent.message_metadata": "agent/message_metadata.py",
+    "agent.model_metadata": "agent/model_metadata.py",
+    "agent.redact": "agent/redact.py",
+    "agent.usage_pricing": "agent/usage_pricing.py",
+    "gateway": "gateway/__init__.py",
+    "gateway.session_context": "gateway/session_context.py",
+    "hermes_cli": "hermes_cli/__init__.py",
+    "hermes_cli.config": "hermes_cli/config.py",
+    "hermes_cli.plugins": "hermes_cli/plugins.py",
+    "hermes_constants": "hermes_constants.py",
+    "plugins": "plugins/__init__.py",
+    "plugins.context_engine": "plugins/context_engine/__init__.py",
 }
 """The module's name, and its file under `served/`."""
+
+
+_UNSERVED = frozenset({"hermes_logging", "hermes_state", "hermes_time", "model_tools", "run_agent"})
+"""Further modules of Hermes's, of which nothing is served."""
 
 
 def install() -> None:
@@ -36,8 +54,9 @@ def install() -> None:
 
 
 def is_unserved(name: str) -> bool:
-    """Tell whether `name` belongs to a package that is served, and is not itself."""
-    return name not in SERVED and name.partition(".")[0] in SERVED
+    """Tell whether `name` is a module of Hermes's that is not served."""
+    top = name.partition(".")[0]
+    return name not in SERVED and (top in SERVED or top in _UNSERVED)
 
 
 def shadowed_by(name: str) -> str | None:

@@ -1,0 +1,12 @@
+"""`hermes_cli.config`: the configuration that a manifest comes to, and the engine's home."""
+
+from __future__ import annotations
+
+from pod.context.hermes.surroundings import (
+    cfg_get,
+    get_hermes_home,
+    load_config,
+    load_config_readonly,
+)
+
+__all__ = ["cfg_get", "get_hermes_home", "load_config", "load_config_readonly"]
