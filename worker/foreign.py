@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar, overload
+from contextlib import suppress
+from typing import Any, Literal, TypeVar, overload
 
 import anyio
 from attrs import frozen
@@ -16,6 +17,7 @@ STOP_GRACE_S = 2.0
 """How long foreign code has, once it is told to stop, before it is left behind."""
 
 _left_behind: set[asyncio.Task[Any]] = set()
+"""The loop itself holds its tasks weakly."""
 
 
 @frozen
@@ -77,44 +79,59 @@ async def bounded(
     """Return what `call` returns; None where it had to be stopped at `limit_s`.
 
     It runs in a task of its own, which is cancelled at the limit, or with the calling task, and
-    then has `STOP_GRACE_S` to end. One that does not is left behind: nobody waits for it.
+    then has `STOP_GRACE_S` to end; then it is closed where it stands. Only what resists that too is
+    left behind: nobody waits for it.
     """
     task = asyncio.ensure_future(call())
     try:
         await asyncio.wait({task}, timeout=limit_s)
     finally:
-        stopped = await _stopped(task)
+        how = await _stopped(task)
 
-    if not stopped:
+    if how == "resisted":
         return Abandoned()
 
-    return None if task.cancelled() else task.result()
+    return None if how == "closed" or task.cancelled() else task.result()
 
 
-async def _stopped(task: asyncio.Task[Any]) -> bool:
-    """Have a task end, if it has not; return whether it did."""
-    if not task.done():
-        task.cancel()
-        try:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({task}, timeout=STOP_GRACE_S)
-        finally:
-            if not task.done():
-                _left_behind.add(task)
-                task.add_done_callback(_forget)
+async def _stopped(task: asyncio.Task[Any]) -> Literal["ended", "closed", "resisted"]:
+    """Have a task end, if it has not, and return how it did."""
+    if task.done():
+        return "ended"
 
-    return task.done()
+    task.cancel()
+    try:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({task}, timeout=STOP_GRACE_S)
+            if task.done():
+                return "ended"
+
+            _close(task)
+            await asyncio.wait({task}, timeout=0.1)
+    finally:
+        if not task.done():
+            _close(task)
+            _left_behind.add(task)
+
+        task.add_done_callback(_forget)
+
+    return "closed" if task.done() else "resisted"
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    """End a coroutine that will not be cancelled at the place where it waits."""
+    coroutine = task.get_coro()
+    # One that does not even take this goes on: it is told by how the task fares.
+    with suppress(RuntimeError):
+        coroutine.close()
+
+    task.cancel()
 
 
 def _forget(task: asyncio.Task[Any]) -> None:
     _left_behind.discard(task)
     if not task.cancelled():
         task.exception()  # Looked at, so that nobody is told of an error that was never fetched.
-
-
-def left_behind() -> int:
-    """Return how many tasks of foreign code did not stop when they were told to."""
-    return len(_left_behind)
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:

@@ -345,17 +345,34 @@ async def test_fifty_equal_results_are_fifty_items(bench: Any) -> None:
     assert len({r.uid for r in results}) == 50
 
 
-def test_a_stuck_tool_does_not_delay_the_exit_of_the_process() -> None:
-    program = """
+STUCK = {
+    "a thread": """
+def stuck() -> str:
+    "Block."
+    time.sleep(60)
+    return ""
+""",
+    "deaf to cancellation": """
+async def stuck() -> str:
+    "Wait for ever."
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+""",
+}
+
+
+@pytest.mark.parametrize("source", STUCK.values(), ids=STUCK.keys())
+def test_a_stuck_tool_does_not_delay_the_exit_of_the_process(source: str) -> None:
+    program = f"""
 import asyncio, time
 from worker import Worker, tool
 from worker.testing import ScriptedClient, call, say
 
 @tool(timeout_s=0.05)
-def stuck() -> str:
-    "Block."
-    time.sleep(60)
-    return ""
+{source.strip()}
 
 print(asyncio.run(Worker(ScriptedClient([call("stuck"), say("ok")]), tools=[stuck]).run("go")).text)
 """
