@@ -17,7 +17,12 @@ from attrs import frozen
 from pod.approvals import ApprovalDesk, Decision, Scope
 from pod.bus import EventBus, Subscription
 from pod.compaction.plan import CompactionError
-from pod.context.plugin_commands import EngineCommand, offered, run_command
+from pod.context.plugin_commands import (
+    COMMAND_TIMEOUT_S,
+    EngineCommand,
+    offered,
+    run_command,
+)
 from pod.errors import PodBusy, PodClosed
 from pod.failures import error_info
 from pod.home import Home
@@ -342,7 +347,9 @@ class Pod:
         """Return the calls that wait for a decision, oldest first."""
         return self._approvals.waiting
 
-    async def engine_command(self, name: str, args: str = "") -> str:
+    async def engine_command(
+        self, name: str, args: str = "", *, timeout_s: float = COMMAND_TIMEOUT_S
+    ) -> str:
         """Run a slash command that the engine's plugin registered; returns what it has to say.
 
         It may be run beside a run. `args` is the rest of the line, as typed.
@@ -353,7 +360,8 @@ class Pod:
         """
         core = self._alive().core
         commands = core.plugin.registration.commands if core.plugin else {}
-        return core.masked(await run_command(core.host, commands, name, args))
+        said = await run_command(core.host, commands, name, args, timeout_s=timeout_s)
+        return core.masked(said)
 
     # ------------------------------------------------------------------ what it shows
 
