@@ -17,6 +17,7 @@ from pod.context.loader import LoadedPlugin, load_plugin
 from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
 from pod.context.plugin_host import PluginHost
 from pod.errors import PluginFailed
+from pod.hermes_setup import HermesPlace, entered
 from pod.journal import in_thread
 
 if TYPE_CHECKING:
@@ -39,20 +40,32 @@ class NamedEngine:
     failure: EngineUnavailable | None = None
 
 
-async def load_named_engine(loaded: LoadedManifest, home: Home, notice: Notice) -> NamedEngine:
+async def load_named_engine(
+    loaded: LoadedManifest, home: Home, notice: Notice, *, place: HermesPlace | None = None
+) -> NamedEngine:
     """Load the plugin that `context.engine` names. Never raises for what is wrong with it.
 
-    Why it cannot be had is told by `notice`, and so is whatever else people should know.
+    Why it cannot be had is told by `notice`, and so is whatever else people should know. `place` is
+    what its Hermes imports work with.
     """
     section = loaded.manifest.context
     try:
-        # Importing a plugin runs its code, which may take its time: never on the event loop.
-        plugin = await in_thread(
-            lambda: load_plugin(section.engine, home.plugins, options=section.options)
-        )
+        with entered(place):
+            # Importing a plugin runs its code, which may take its time: never on the event loop.
+            plugin = await in_thread(
+                lambda: load_plugin(
+                    section.engine,
+                    home.plugins,
+                    options=section.options,
+                    hooks=place.runtime.plugins.hooks if place else None,
+                )
+            )
     except EngineUnavailable as error:
         notice(section.engine, f"{error.notice} ({_place(loaded)})")
         return NamedEngine(failure=error)
+
+    if place is not None:
+        place.take_down(plugin)
 
     for line in (*plugin.notices, *_unused_memory(loaded, plugin)):
         notice(section.engine, line)

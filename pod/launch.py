@@ -32,6 +32,7 @@ from pod.engine_setup import (
     tools_beside,
 )
 from pod.events import EventTranslator
+from pod.hermes_setup import HermesPlace, around, open_place
 from pod.journal import SessionJournal, in_thread
 from pod.memory_setup import open_memory
 from pod.preparing import Prepared, config_of, open_store
@@ -51,6 +52,8 @@ class Launched:
     driver: RunDriver
     compactor: Compactor
     prepared: Prepared
+    place: HermesPlace | None = None
+    """Where the engine's Hermes imports work, if it is a plugin."""
 
     async def end_session(self) -> None:
         """Take leave of the engine and close the session; clients and memory stay open."""
@@ -60,6 +63,9 @@ class Launched:
             await core.plugin_host.session_left()
 
         await core.host.end(core.session.session_id, tuple(core.worker.history))
+        if self.place is not None:
+            await self.place.aclose()
+
         await in_thread(core.session.close)
 
     async def aclose(self) -> None:
@@ -154,7 +160,11 @@ async def _assemble(
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
         short_prompt=prepared.summaries.takes_grammar,
     )
-    host, named = await _host(prepared, bus, desk)
+    place = open_place(prepared)
+    if place is not None:
+        undo.callback(place.leave)
+
+    host, named = await _host(prepared, bus, desk, place)
     undo.callback(host.let_go)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
     approvals.open_session(
@@ -211,7 +221,10 @@ async def _assemble(
     stages.trigger.compactor = compactor
     driver = RunDriver(core, compactor, _key_hint(prepared))
     worker.on_usage(driver.measured)
-    return Launched(core, driver, compactor, prepared)
+    if place is not None:
+        place.serve(lambda: core.session.session_id, on_progress=host.touch)
+
+    return Launched(core, driver, compactor, prepared, place)
 
 
 def _warn(prepared: Prepared, bus: EventBus, message: str) -> None:
@@ -248,7 +261,9 @@ def _prune(
     return PruneHook(prune_config(section), break_even if weighs_prices else None)
 
 
-async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> tuple[EngineHost, NamedEngine]:
+async def _host(
+    prepared: Prepared, bus: EventBus, desk: Desk, place: HermesPlace | None
+) -> tuple[EngineHost, NamedEngine]:
     """Return the host of the engine that the manifest names, or of the built-in in its place."""
     section = prepared.loaded.manifest.context
 
@@ -259,10 +274,12 @@ async def _host(prepared: Prepared, bus: EventBus, desk: Desk) -> tuple[EngineHo
     if section.engine == Compressor.name:
         tell_of_options(prepared.loaded, notice)
     else:
-        named = await load_named_engine(prepared.loaded, prepared.home, notice)
+        named = await load_named_engine(prepared.loaded, prepared.home, notice, place=place)
 
     engine = named.plugin.engine if named.plugin else Compressor(desk)
-    return EngineHost(engine, notice, section.timeout_seconds, compaction_pool()), named
+    return EngineHost(
+        engine, notice, section.timeout_seconds, compaction_pool(), around=around(place)
+    ), named
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import frozen
 
 from manifests import LoadedManifest
+from manifests.schema_provider import FallbackProvider
 from pod.home import Home
 from pod.memory.host import MemoryHost
 from pod.memory_setup import memory_host
 from pod.model_table import PriceList
-from pod.providers import Provider, build_provider, check_cost_budget
+from pod.providers import Provider, build_one, build_provider, check_cost_budget
 from pod.toolbox import load_hooks, load_tools, permission_hook, system_prompt
 from pod.unbuilt import refuse_unbuilt
 from session_store import Durability, FileSessionStore
 from session_store.masking import Masker
 from worker.hooks import Hook
+from worker.llm.types import LlmClient
 from worker.tools import Tool
 
 
@@ -33,6 +35,8 @@ class Prepared:
     system_prompt: str
     masker: Masker
     prices: PriceList
+    client_for: Callable[[FallbackProvider], LlmClient]
+    """Makes a client for a further provider section; whoever asks for one closes it."""
     memory: MemoryHost
     """Of the provider that the manifest names, or of none; it lives as long as the pod."""
 
@@ -72,6 +76,7 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
         system_prompt=masker.mask(system_prompt(loaded)),
         masker=masker,
         prices=prices,
+        client_for=lambda section: build_one(section, loaded, home, env).client,
         memory=memory_host(loaded, home, masker, model=provider.client.model),
     )
 
