@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -244,16 +244,26 @@ class Pod:
             ValueError: The prompt is empty.
             PodBusy: A run is going on already.
         """
-        message = _message(prompt, images)
-        if is_blank(message.text) and not any(isinstance(p, Image) for p in message.parts):
-            text = "the prompt is empty"
-            raise ValueError(text)
-
+        message = _checked(_message(prompt, images))
         return await self._exclusively(lambda driver, asked: driver.run(message, output, asked))
 
     async def resume(self) -> RunResult:
         """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
         return await self._exclusively(lambda driver, asked: driver.resume(asked))
+
+    def begin(self, prompt: UserMessage | None) -> asyncio.Task[RunResult]:
+        """Begin a run, or with None go on with the last one; the task comes to how it ended.
+
+        What is asked of the pod from here on, such as `cancel`, is asked of this run. Raises as
+        `run` does, at once.
+        """
+        if prompt is None:
+            work = self._exclusively(lambda driver, asked: driver.resume(asked))
+        else:
+            message = _checked(prompt)
+            work = self._exclusively(lambda driver, asked: driver.run(message, None, asked))
+
+        return asyncio.create_task(work, name="run")
 
     async def compact(self, focus: str | None = None) -> CompactionDone | None:
         """Compact the history now, whatever its size; None where there is nothing to cut.
@@ -449,15 +459,21 @@ class Pod:
         async with self._gate:
             yield self._alive()
 
-    async def _exclusively(
+    def _exclusively(
         self, work: Callable[[RunDriver, Steering], Awaitable[RunResult]]
-    ) -> RunResult:
+    ) -> Coroutine[None, None, RunResult]:
+        """Take the place of the one run that may go on, and return what carries it out."""
         self._alive()
         if self._steering is not None:
             message = "a run is going on already"
             raise PodBusy(message, hint="wait for its run_end, or cancel it")
 
-        self._steering = steering = Steering()
+        self._steering = Steering()
+        return self._carried_out(work, self._steering)
+
+    async def _carried_out(
+        self, work: Callable[[RunDriver, Steering], Awaitable[RunResult]], steering: Steering
+    ) -> RunResult:
         try:
             async with self._turn() as launched:
                 result = await work(launched.driver, steering)
@@ -517,6 +533,14 @@ class Pod:
                 _log.exception("compaction after a run failed")
                 info = error_info(error)
                 self._bus.publish(Error(code=info.code, message=info.message, hint=info.hint))
+
+
+def _checked(message: UserMessage) -> UserMessage:
+    if is_blank(message.text) and not any(isinstance(p, Image) for p in message.parts):
+        text = "the prompt is empty"
+        raise ValueError(text)
+
+    return message
 
 
 def _message(prompt: str | UserMessage, images: tuple[Image, ...]) -> UserMessage:
