@@ -12,7 +12,7 @@ from pod.protocol import ApprovalRequest, EngineNotice, RunEnd, ToolResult
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.plugin_folders import install, notes, use
 from tests.pod.pods import BIG_TOOL, Story, chat, living, log_of, manifest, pointer, user_texts
-from worker.items import SystemNote
+from worker.items import AssistantMessage, SystemNote
 from worker.items import ToolResult as ResultItem
 
 pytestmark = pytest.mark.anyio
@@ -520,7 +520,9 @@ async def test_registered_tools_are_offered_and_given_the_live_messages(home: Pa
     with serving(chat(script)) as served:
         async with living(manifest(home, served.base_url, use() + BIG_TOOL), home) as story:
             await story.pod.run("go")
-            looked, later, broken = results(story)
+            answer = next(i for i in story.pod.history if isinstance(i, AssistantMessage))
+            by_call = {result.call_uid: result for result in results(story)}
+            looked, later, broken = (by_call[call.call_uid] for call in answer.tool_calls)
             assert '"seen": ["user", "assistant"]' in looked.summary
             assert '"args": {"at": "x"}' in looked.summary
             assert story.pod.session_id in looked.summary
