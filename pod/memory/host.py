@@ -151,6 +151,7 @@ class MemoryHost:
             "agent_identity": settings.pod,
             "agent_workspace": "pod",
             "options": dict(settings.options),
+            "notice": self._hears(),
             **({"parent_session_id": parent_id} if parent_id else {}),
             **({"folder": str(settings.home)} if settings.is_home_named else {}),
         }
@@ -173,6 +174,16 @@ class MemoryHost:
     def left_id(self) -> str:
         """The id of the session that was left last, until there is another; else empty."""
         return self._left[0] if self._left is not None else ""
+
+    def _hears(self) -> Callable[[str], None]:
+        """Return what a provider can tell people something by, from any thread."""
+        loop = asyncio.get_running_loop()
+
+        def tell(message: str) -> None:
+            with suppress(RuntimeError):  # On a closed loop there is nobody to tell.
+                loop.call_soon_threadsafe(self._warn, message, message)
+
+        return tell
 
     def leave(self, session_id: str, history: Sequence[Item]) -> None:
         """Note that the pod leaves a session: for another one (`start`), or for good (`aclose`)."""

@@ -74,8 +74,9 @@ class MemoryProvider(ABC):
 
         `kwargs`: `hermes_home` (a folder for the provider's data), `platform`, `model`,
         `agent_context`, `agent_identity` (the pod's name), `agent_workspace`, `options` (the
-        manifest's), and, where they apply, `parent_session_id` and `folder` (one that the manifest
-        names; `hermes_home` is the same one then).
+        manifest's), `notice` (a function that tells people one line, from any thread), and, where
+        they apply, `parent_session_id` and `folder` (one that the manifest names; `hermes_home` is
+        the same one then).
         """
 
     @abstractmethod
