@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from pod.errors import EngineCommandFailed, UnknownEngineCommand
+from worker.threads import call_in_daemon_thread
 
 from .errors import EngineTimeout
 
@@ -53,19 +54,62 @@ async def run_command(
         UnknownEngineCommand: No such command was registered.
         EngineCommandFailed: It raised, or took longer than `timeout_s`.
     """
+    errand = _errand(host.name, commands, name, args)
+    return await errand.wait(host.call(errand.work, timeout_s=timeout_s), timeout_s)
+
+
+async def run_alone(
+    engine: str,
+    commands: Mapping[str, Command],
+    name: str,
+    args: str,
+    *,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+) -> str:
+    """Run a command of an engine that is in no pod, in a thread of its own. As `run_command`."""
+    errand = _errand(engine, commands, name, args)
+
+    async def work() -> str:
+        deadline = asyncio.timeout(timeout_s)
+        try:
+            async with deadline:
+                return await call_in_daemon_thread(errand.work, name="engine-command")
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise  # The command's own.
+
+            raise EngineTimeout("the command did not answer", timeout_s) from error
+
+    return await errand.wait(work(), timeout_s)
+
+
+@frozen
+class _Errand:
+    """One call of one command."""
+
+    engine: str
+    name: str
+    work: Callable[[], str]
+
+    async def wait(self, answer: Awaitable[str], timeout_s: float) -> str:
+        """Return the answer, or raise what is wrong with the command."""
+        what = f"/{self.name} of the engine {self.engine}"
+        try:
+            return await answer
+        except EngineTimeout as error:
+            message = f"{what} gave no answer in {timeout_s:g} s"
+            raise EngineCommandFailed(message, hint="it may still be at work") from error
+        except Exception as error:  # supervision point of plugin code
+            raise EngineCommandFailed(f"{what} failed: {_said(error)}") from error
+
+
+def _errand(engine: str, commands: Mapping[str, Command], name: str, args: str) -> _Errand:
     key = name.strip().lstrip("/").lower()
     command = commands.get(key)
     if command is None:
-        raise UnknownEngineCommand(_unknown(host.name, key), hint=_known(commands))
+        raise UnknownEngineCommand(_unknown(engine, key), hint=_known(commands))
 
-    try:
-        return await host.call(lambda: answer_of(command.handler, args), timeout_s=timeout_s)
-    except EngineTimeout as error:
-        message = f"/{key} of the engine {host.name} gave no answer in {timeout_s:g} s"
-        raise EngineCommandFailed(message, hint="it may still be at work") from error
-    except Exception as error:  # supervision point of plugin code
-        message = f"/{key} of the engine {host.name} failed: {_said(error)}"
-        raise EngineCommandFailed(message) from error
+    return _Errand(engine, key, lambda: answer_of(command.handler, args))
 
 
 def answer_of(handler: Callable[..., object], args: str) -> str:

@@ -76,8 +76,6 @@ NOT_BUILT = {
     "tools.mcp": 'tools.mcp=[{name="m", command="c"}]',
     "budgets.session": "budgets.session.requests=5",
     "compaction.compact_idle_seconds": "compaction.compact_idle_seconds=60",
-    "context.options": "context.options={depth=3}",
-    "memory.provider": 'memory.provider="file"',
 }
 
 

@@ -7,6 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pod.cli.engines import engines
+from session_store import FileSessionStore
+from tests.pod.desk import Desk
+from tests.pod.plugin_folders import install, use
+from tests.pod.pods import log_of
 
 
 @pytest.fixture
@@ -28,6 +32,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(engines, arguments, catch_exceptions=False)
 
 
+MANIFEST = '[pod]\nname = "p"\n[provider]\nkind = "scripted"\nscript = "s.jsonl"\n'
 GOOD = "name: toy\nversion: 0.1\ndescription: a toy\n  engine\n"
 
 
@@ -59,8 +64,10 @@ def test_the_list_as_json(plugins: Path) -> None:
         "version": "0.1",
         "description": "a toy engine",
         "problem": None,
+        "warning": None,
         "default": False,
         "loaded": False,
+        "named": False,
     }
 
 
@@ -98,3 +105,187 @@ def test_an_unknown_engine_is_wrong_use(home: Path) -> None:
     assert done.exit_code == 2
     assert "there is no engine 'nothing'" in done.output
     assert "pod engines list" in done.output
+
+
+def test_the_engine_that_a_manifest_names_is_marked(plugins: Path, tmp_path: Path) -> None:
+    add(plugins, "toy-engine", GOOD)
+    path = tmp_path / "pod.toml"
+    path.write_text(MANIFEST + '[context]\nengine = "toy"\n')
+
+    done = run("list", "--manifest", str(path))
+
+    marked = [line for line in done.output.splitlines() if line.endswith(f"← {path}")]
+    assert [line.split()[0] for line in marked] == ["toy-engine"], "as a launch would find it"
+    listed = json.loads(run("list", "--manifest", str(path), "--json").output)
+    assert [entry["name"] for entry in listed if entry["named"]] == ["toy-engine"]
+
+
+def test_an_engine_that_a_manifest_names_and_nobody_has_is_told(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pod.toml"
+    path.write_text(MANIFEST + '[context]\nengine = "nowhere"\n')
+    done = run("list", "--manifest", str(path))
+    assert done.exit_code == 0
+    assert "pod.toml names the engine 'nowhere', which is none of these" in done.output
+
+
+def test_a_manifest_with_mistakes_is_wrong_use(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pod.toml"
+    path.write_text(MANIFEST + "[context]\nengine = 7\n")
+    assert run("list", "--manifest", str(path)).exit_code == 2
+
+
+def test_show_tells_what_a_plugin_says_of_itself(plugins: Path, tmp_path: Path) -> None:
+    folder = add(
+        tmp_path / "work",
+        "mine",
+        "name: mine\nauthor: me\nprovides_tools: [grep, find]\nhooks: [post_llm_call]\n"
+        "requires_env:\n  - name: MINE_KEY\n    description: a key\n",
+    )
+    plugins.mkdir()
+    (plugins / "mine").symlink_to(folder)
+
+    lines = run("show", "mine").output.splitlines()
+
+    assert f"leads to     {folder}" in lines
+    assert "author       me" in lines
+    assert "tools        grep, find" in lines
+    assert "hooks        post_llm_call" in lines
+    assert "needs        MINE_KEY" in lines
+
+
+def test_a_plugin_that_others_can_write_is_told_of(plugins: Path) -> None:
+    add(plugins, "open", GOOD).chmod(0o777)
+    add(plugins, "shut", GOOD)
+    assert f"warning      {plugins}/open can be written by others" in run("show", "open").output
+    assert "warning" not in run("show", "shut").output
+
+
+def test_a_memory_provider_is_no_engine(plugins: Path) -> None:
+    folder = add(plugins, "memo", GOOD)
+    (folder / "__init__.py").write_text("def register(ctx): ctx.register_memory_provider(1)\n")
+    assert "brings a memory provider and no engine" in run("list").output
+
+
+# ------------------------------------------------------------------ command
+
+COMMANDS = """
+def register(ctx):
+    engine = Calm()
+    engine.sessions = []
+    engine.on_session_start = lambda session_id, **kwargs: engine.sessions.append(session_id)
+    ctx.register_context_engine(engine)
+    ctx.register_command("calm", lambda raw: f"{engine.sessions} {raw}",
+                         description="How calm it is.", args_hint="[status]")
+    ctx.register_command("depth", lambda raw: ctx.options.get("depth", 1))
+    ctx.register_command("fails", lambda raw: 1 / 0)
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return Desk(work, home)
+
+
+def test_the_commands_of_an_engine_are_listed(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    done = desk.pod("engines", "command", "calm")
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["/calm [status]   How calm it is.", "/depth", "/fails"]
+    listed = json.loads(desk.pod("engines", "command", "calm", "--json").stdout)
+    assert listed[0] == {
+        "name": "calm",
+        "description": "How calm it is.",
+        "args_hint": "[status]",
+    }
+
+
+def test_a_command_without_a_manifest_knows_of_no_session(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    done = desk.pod("engines", "command", "calm", "/calm", "status", "--deep", "now")
+    assert (done.exit_code, done.stdout) == (0, "[] status --deep now\n")
+    assert desk.logs() == [], "no session was made for it"
+
+
+def test_a_command_of_a_pod_is_run_on_its_last_session(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    path = desk.scripted({"text": "one"}, extra=use(more="options = { depth = 3 }\n"))
+    done = desk.pod("engines", "command", "calm", "calm", "x", "--manifest", path)
+    assert (done.exit_code, done.stdout) == (0, "[] x\n")
+    assert "the pod probe has no session yet" in done.stderr
+
+    assert desk.pod("run", path, "hello").exit_code == 0
+    (log,) = desk.logs()
+    before = log.read_bytes()
+    done = desk.pod("engines", "command", "calm", "calm", "x", "--manifest", path)
+    assert (done.exit_code, done.stdout) == (0, f"['{log.stem}'] x\n")
+    assert desk.logs() == [log]
+    assert log.read_bytes() == before, "nothing is written for it"
+    assert log_of(desk.home, log.stem)[-1]["kind"] == "run_outcome"
+    done = desk.pod("engines", "command", "calm", "depth", "--manifest", path, "--json")
+    assert json.loads(done.stdout) == {"engine": "calm", "command": "depth", "text": "3"}
+
+
+def test_a_session_may_be_named(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    path = desk.scripted({"text": "one"}, extra=use())
+    assert desk.pod("run", path, "hello").exit_code == 0
+    assert desk.pod("run", path, "hello again").exit_code == 0
+    first, _ = desk.logs()
+    arguments = ("--manifest", path, "--session", first.stem[-12:])
+    done = desk.pod("engines", "command", "calm", "calm", *arguments)
+    assert done.exit_code == 2, "ids are shortened from their end nowhere"
+    arguments = ("--manifest", path, "--session", first.stem)
+    assert first.stem in desk.pod("engines", "command", "calm", "calm", *arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("calm", "nothing"), 1, "the engine calm has no command /nothing\n  it has /calm, /depth"),
+        (("calm", "fails"), 1, "/fails of the engine calm failed: ZeroDivisionError"),
+        (("nowhere", "x"), 2, "the engine nowhere cannot be had: no engine of that name"),
+        (("compressor", "x"), 2, "the engine compressor cannot be had: it is built in"),
+        (("../calm", "x"), 2, "the engine ../calm cannot be had"),
+        (("calm", "calm", "--session", "x"), 2, "--session needs --manifest"),
+        (("other", "x", "--manifest", "probe.toml"), 2, "names the engine 'calm', not 'other'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    desk: Desk, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    install(desk.home, COMMANDS)
+    desk.scripted({"text": "one"}, extra=use())
+    done = desk.pod("engines", "command", *arguments)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_an_engine_that_a_pod_cannot_have_is_told_of(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    path = desk.scripted({"text": "one"}, extra=use())
+    assert desk.pod("run", path, "hello").exit_code == 0
+    (desk.home / "plugins" / "calm" / "__init__.py").write_text("import no_such_thing")
+    # In a process of its own: in this one the plugin was loaded already.
+    done = desk.process("engines", "command", "calm", "calm", "--manifest", path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"it needs the module 'no_such_thing', which is not installed" in done.stderr
+
+
+def test_a_session_in_use_says_whom_to_ask(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    path = desk.scripted({"text": "one"}, extra=use())
+    assert desk.pod("run", path, "hello").exit_code == 0
+    (log,) = desk.logs()
+    store = FileSessionStore(desk.home)
+    session = store.open(log.stem)
+    try:
+        done = desk.process("engines", "command", "calm", "calm", "a b", "--manifest", path)
+    finally:
+        session.close()
+
+    assert done.returncode == 1
+    asked = 'pod send probe engine_command \'{"name": "calm", "args": "a b"}\''
+    assert asked in done.stderr.decode()

@@ -1,0 +1,197 @@
+"""`pod engines command`: a slash command that an engine's plugin registers, from the shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+from attrs import frozen
+
+from .complaints import complaints_on_stderr
+from .failures import WRONG_USE, debug_option, launching, reported
+from .listing import padded, say, say_json
+
+if TYPE_CHECKING:
+    from manifests import LoadedManifest
+    from pod.context.plugin_commands import EngineCommand
+    from pod.home import Home
+    from pod.pod import Pod
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("words", nargs=-1, metavar="[COMMAND [ARGS]...]")
+@click.option("--manifest", "manifest", metavar="FILE", help="Of the pod that FILE describes.")
+@click.option("--session", metavar="ID", help="On this session; default: the pod's last one.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="How long the command may take [120].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@debug_option
+@click.pass_context
+def command(context: click.Context, /, **given: object) -> None:
+    """Run a slash command of the engine NAME, or list those it has.
+
+    With --manifest the pod is launched on its last session, without a run, so that the engine
+    knows of it; without, the engine is loaded by itself and knows of no session. What the command
+    says goes to stdout. The engine's code runs either way.
+    """
+    request = _Request(**given)  # type: ignore[arg-type]  # as the options above declare them
+    request.check()
+    with reported(), complaints_on_stderr():
+        code = asyncio.run(request.carry_out(os.environ))
+
+    context.exit(code)
+
+
+@frozen(kw_only=True)
+class _Request:
+    """The command line, read."""
+
+    name: str
+    words: tuple[str, ...]
+    manifest: str | None
+    session: str | None
+    timeout_s: float
+    as_json: bool
+
+    def check(self) -> None:
+        """Refuse what does not go together. Raises `click.UsageError`."""
+        if self.session is not None and self.manifest is None:
+            raise click.UsageError("--session needs --manifest: it is a session of that pod")
+
+    async def carry_out(self, env: Mapping[str, str]) -> int:
+        from pod.home import Home
+
+        home = Home.from_env(env)
+        if self.manifest is None:
+            return await self._alone(home, {})
+
+        from manifests import load_manifest
+
+        loaded = load_manifest(self.manifest, env=env)
+        named = loaded.manifest.context.engine
+        if named != self.name:
+            say(f"{self.manifest} names the engine {named!r}, not {self.name!r}", err=True)
+            return WRONG_USE
+
+        session_id = self._session(loaded, home)
+        if session_id is None:
+            name = loaded.manifest.pod.name
+            say(f"the pod {name} has no session yet; the engine knows of none", err=True)
+            return await self._alone(home, loaded.manifest.context.options)
+
+        return await self._in_pod(loaded, home, env, session_id)
+
+    def _session(self, loaded: LoadedManifest, home: Home) -> str | None:
+        from pod.preparing import open_store
+
+        from .stored import find_session
+
+        store = open_store(loaded, home)
+        if self.session is not None:
+            return find_session(store, self.session)
+
+        return store.pointer(loaded.manifest.pod.name)
+
+    # ------------------------------------------------------------------ without a pod
+
+    async def _alone(self, home: Home, options: Mapping[str, object]) -> int:
+        from pod.context.errors import EngineUnavailable
+        from pod.context.loader import load_plugin
+        from pod.context.ownership import release_engine
+        from pod.context.plugin_commands import offered, run_alone
+
+        try:
+            plugin = load_plugin(self.name, home.plugins, options=options)
+        except EngineUnavailable as error:
+            say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
+            say("  which there are: pod engines list", err=True)
+            return WRONG_USE
+
+        commands = plugin.registration.commands
+        try:
+            if not self.words:
+                return self._list(offered(commands))
+
+            name, args = self.words[0], " ".join(self.words[1:])
+            self._tell(await run_alone(self.name, commands, name, args, timeout_s=self.timeout_s))
+        finally:
+            release_engine(plugin.engine)
+
+        return 0
+
+    # ------------------------------------------------------------------ in a pod
+
+    async def _in_pod(
+        self, loaded: LoadedManifest, home: Home, env: Mapping[str, str], session_id: str
+    ) -> int:
+        from pod.pod import Pod
+        from pod.protocol import EngineNotice
+        from session_store import SessionInUse
+
+        pod = Pod(loaded, home=home, env=env, resume=session_id)
+        pod.on(EngineNotice, lambda notice: say(f"{notice.engine}: {notice.message}", err=True))
+        try:
+            with launching(str(self.manifest)):
+                await pod.start()
+        except SessionInUse as error:
+            error.hint = self._ask_the_pod(pod.name)
+            raise
+
+        async with pod:
+            return await self._run(pod)
+
+    def _ask_the_pod(self, pod: str) -> str:
+        if not self.words:
+            return f"ask the pod that has it: pod send {pod} engine_commands"
+
+        asked = {"name": self.words[0], "args": " ".join(self.words[1:])}
+        shown = shlex.quote(json.dumps(asked, ensure_ascii=False))
+        return f"ask the pod that has it: pod send {pod} engine_command {shown}"
+
+    async def _run(self, pod: Pod) -> int:
+        if pod.status().engine == "compressor" != self.name:
+            return WRONG_USE  # Why it is not there was told when it was to be loaded.
+
+        if not self.words:
+            return self._list(pod.engine_commands())
+
+        name, args = self.words[0], " ".join(self.words[1:])
+        self._tell(await pod.engine_command(name, args, timeout_s=self.timeout_s))
+        return 0
+
+    # ------------------------------------------------------------------ what is shown
+
+    def _list(self, commands: Mapping[str, EngineCommand]) -> int:
+        if self.as_json:
+            fields = ("name", "description", "args_hint")
+            say_json([{f: getattr(command, f) for f in fields} for command in commands.values()])
+            return 0
+
+        if not commands:
+            say(f"the engine {self.name} registers no commands", err=True)
+            return 0
+
+        heads = {name: f"/{name} {known.args_hint}".rstrip() for name, known in commands.items()}
+        column = max(map(len, heads.values()))
+        for name, known in commands.items():
+            say(f"{padded(heads[name], column)}   {known.description}".rstrip())
+
+        return 0
+
+    def _tell(self, text: str) -> None:
+        if self.as_json:
+            say_json({"engine": self.name, "command": self.words[0], "text": text})
+        elif text:
+            say(text)
