@@ -129,6 +129,16 @@ class HistoryAnswer(Answer):
     """The last event before the page was made."""
 
 
+class WaitingCall(Answer):
+    """A tool call that waits for a decision."""
+
+    call_id: str
+    call_uid: str
+    name: str
+    arguments: str
+    """The text as received."""
+
+
 class StatusAnswer(Answer):
     """Where the pod stands. Sizes are tokens."""
 
@@ -164,6 +174,8 @@ class StatusAnswer(Answer):
     since_ms: int
     """When the pod was launched, in milliseconds since 1970, UTC."""
     manifest: str
+    approvals: tuple[WaitingCall, ...] = ()
+    """The tool calls that wait for a decision, oldest first."""
     subscribers: int = 0
     """How many connections are subscribed now."""
 

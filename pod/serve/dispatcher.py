@@ -1,0 +1,287 @@
+"""From a request's method to what the pod does, and from what comes of it to an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from attrs import asdict, define, field
+from pydantic import ValidationError
+
+from pod.errors import (
+    EngineCommandFailed,
+    PodBusy,
+    PodClosed,
+    UnknownApproval,
+    UnknownEngineCommand,
+)
+from pod.failures import EXPECTED_ERRORS, error_info
+from pod.pod import Pod
+from pod.protocol import EVENTS, ErrorInfo, methods
+from pod.protocol.methods import METHODS, Answer, Params
+from pod.protocol.wire import Request, WireError
+from session_store import InvalidSessionId, SessionNotFound, UnknownEntry
+from worker.items import Image, Text, UserMessage, new_uid
+
+from .connection import Connection
+from .history import page_of
+from .hub import Hub, Wish
+from .replay import Replays
+
+_log = logging.getLogger("pod.serve")
+_CODES: tuple[tuple[type[Exception], str], ...] = (
+    (PodBusy, "busy"),
+    (PodClosed, "closed"),
+    (UnknownApproval, "unknown_approval"),
+    (UnknownEngineCommand, "unknown_command"),
+    (EngineCommandFailed, "command_failed"),
+    (UnknownEntry, "unknown_entry"),
+    (SessionNotFound, "unknown_session"),
+    (InvalidSessionId, "unknown_session"),
+)
+"""Codes of the protocol for errors that an event would say less of."""
+
+Then: TypeAlias = Callable[[], None]
+Outcome: TypeAlias = Answer | tuple[Answer, Then]
+Handler: TypeAlias = Callable[[Any, Connection], Awaitable[Outcome]]
+
+
+def told(error: Exception) -> ErrorInfo:
+    """Return what a client is told of an error."""
+    if isinstance(error, WireError):
+        return ErrorInfo(code=error.code, message=error.message, hint=error.hint or None)
+
+    if isinstance(error, ValueError) and not isinstance(error, EXPECTED_ERRORS):
+        return ErrorInfo(code="bad_params", message=str(error))
+
+    info = error_info(error)
+    code = next((code for cls, code in _CODES if isinstance(error, cls)), info.code)
+    return info.model_copy(update={"code": code})
+
+
+@define(eq=False)
+class Dispatcher:
+    """Carries out the requests of all clients on one pod."""
+
+    pod: Pod
+    hub: Hub
+    replays: Replays
+    shutdown: Callable[[bool], None]
+    """Ends the pod; whether what is going on may come to its end first."""
+    since_ms: int
+    manifest: str
+    is_closing: bool = False
+    _runs: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _handlers: dict[str, Handler] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._handlers = {name: getattr(self, f"_{name}") for name in METHODS}
+
+    async def handle(self, request: Request, connection: Connection) -> Outcome:
+        """Carry out a request and return its answer, with what comes right after that, if anything.
+
+        Raises:
+            WireError: The method is unknown, or its parameters are wrong.
+            Exception: Whatever the pod raised; `told` puts it into words.
+        """
+        method = METHODS.get(request.method)
+        if method is None:
+            raise _unknown_method(request.method)
+
+        if self.is_closing and request.method not in {"status", "ping", "shutdown"}:
+            message = "the pod is being shut down"
+            raise PodClosed(message, hint="launch it again")
+
+        params = _validated(method.params, request)
+        return await self._handlers[request.method](params, connection)
+
+    # ------------------------------------------------------------------ runs
+
+    async def _run(self, params: methods.RunParams, _: Connection) -> Answer:
+        images = tuple(map(_image, params.images))
+        text = (Text(params.input),) if params.input else ()
+        message = UserMessage(uid=new_uid(), parts=(*text, *images))
+        return self._accepted(message)
+
+    async def _resume(self, _: methods.NoParams, __: Connection) -> Answer:
+        return self._accepted(None)
+
+    def _accepted(self, message: UserMessage | None) -> Answer:
+        session_id, seq = self.pod.session_id, self.hub.seq
+        task = self.pod.begin(message)
+        self._runs.add(task)
+        task.add_done_callback(self._ended)
+        return methods.Accepted(session_id=session_id, seq=seq)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._runs.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            # Its events have told of it; nobody waits for the result.
+            _log.error("a run failed: %s", error, exc_info=error)
+
+    async def end_runs(self) -> None:
+        """Return once no run of a client is going on."""
+        while self._runs:
+            await asyncio.wait(tuple(self._runs))
+
+    async def _cancel(self, _: methods.NoParams, __: Connection) -> Answer:
+        self.pod.cancel()
+        return methods.Done()
+
+    async def _pause(self, _: methods.NoParams, __: Connection) -> Answer:
+        self.pod.pause()
+        return methods.Done()
+
+    async def _approve(self, params: methods.ApproveParams, connection: Connection) -> Answer:
+        by = params.by or connection.peer.label
+        self.pod.approve(params.call_id, params.decision, scope=params.scope, by=by)
+        return methods.Done()
+
+    # ------------------------------------------------------------------ sessions
+
+    async def _new(self, _: methods.NoParams, __: Connection) -> Answer:
+        await self.pod.new()
+        return methods.SessionAnswer(session_id=self.pod.session_id)
+
+    async def _compact(self, params: methods.CompactParams, _: Connection) -> Answer:
+        return methods.CompactAnswer(done=await self.pod.compact(params.focus))
+
+    async def _fork(self, params: methods.ForkParams, _: Connection) -> Answer:
+        return methods.SessionAnswer(session_id=await self.pod.fork_session(params.at))
+
+    async def _rewind(self, params: methods.RewindParams, _: Connection) -> Answer:
+        await self.pod.rewind(params.to)
+        return methods.SessionAnswer(session_id=self.pod.session_id)
+
+    async def _get_history(self, params: methods.HistoryParams, _: Connection) -> Answer:
+        own = self.pod.session_id
+        if params.session_id in {None, own}:
+            return page_of(self.pod.history, params, session_id=own, seq=self.hub.seq)
+
+        return await self.replays.page_of_session(params, seq=self.hub.seq)
+
+    # ------------------------------------------------------------------ what is shown
+
+    async def _status(self, _: methods.NoParams, __: Connection) -> Answer:
+        fields = asdict(self.pod.status())
+        waiting = tuple(methods.WaitingCall(**asdict(c)) for c in self.pod.waiting_approvals())
+        return methods.StatusAnswer(
+            **fields,
+            launch=self.hub.bus.launch,
+            seq=self.hub.seq,
+            pid=os.getpid(),
+            since_ms=self.since_ms,
+            manifest=self.manifest,
+            subscribers=len(self.hub),
+            approvals=waiting,
+        )
+
+    async def _ping(self, _: methods.NoParams, __: Connection) -> Answer:
+        ts = int(time.time() * 1000)
+        return methods.PingAnswer(launch=self.hub.bus.launch, seq=self.hub.seq, ts=ts)
+
+    async def _engine_commands(self, _: methods.NoParams, __: Connection) -> Answer:
+        offered = self.pod.engine_commands()
+        return methods.CommandsAnswer(
+            commands={name: command.description for name, command in offered.items()}
+        )
+
+    async def _engine_command(self, params: methods.CommandParams, _: Connection) -> Answer:
+        return methods.TextAnswer(text=await self.pod.engine_command(params.name, params.args))
+
+    # ------------------------------------------------------------------ subscriptions
+
+    async def _subscribe(self, params: methods.SubscribeParams, connection: Connection) -> Outcome:
+        if self.hub.is_subscribed(connection):
+            message = "this connection is subscribed already"
+            hint = "unsubscribe first, or use another connection"
+            raise WireError("subscribed", message, hint=hint)
+
+        names = _names(params.events)
+        asks = names is None or "approval_request" in names
+        wish = Wish(names, self.pod.attended if asks and not params.observe else None)
+        plan = await self.replays.plan(params.from_seq, params.launch)
+        answer = methods.SubscribeAnswer(
+            launch=self.hub.bus.launch, seq=self.hub.seq, replay=plan.replay, reason=plan.reason
+        )
+
+        def begin() -> None:
+            self.hub.subscribe(connection, wish, from_seq=plan.from_seq, before=plan.before)
+
+        return answer, begin
+
+    async def _unsubscribe(self, _: methods.NoParams, connection: Connection) -> Answer:
+        next_seq = self.hub.unsubscribe(connection)
+        if next_seq is None:
+            raise WireError("not_subscribed", "this connection is not subscribed")
+
+        return methods.UnsubscribeAnswer(next_seq=next_seq)
+
+    async def _shutdown(self, params: methods.ShutdownParams, _: Connection) -> Outcome:
+        return methods.Done(), lambda: self.shutdown(params.wait)
+
+
+def _validated(model: type[Params], request: Request) -> Params:
+    try:
+        return model.model_validate(request.params)
+    except ValidationError as error:
+        problems = "; ".join(_problem(found, model) for found in error.errors())
+        message = f"{request.method}: {problems}"
+        raise WireError("bad_params", message, hint=_takes(model)) from None
+
+
+def _problem(found: Any, model: type[Params]) -> str:  # noqa: ANN401  pydantic's own shape
+    where = ".".join(map(str, found["loc"]))
+    if found["type"] == "extra_forbidden":
+        near = get_close_matches(where, model.model_fields, n=1)
+        return f"{where}: unknown" + (f"; did you mean {near[0]}?" if near else "")
+
+    return f"{where}: {found['msg'].lower()}"
+
+
+def _takes(model: type[Params]) -> str:
+    fields = model.model_fields
+    return f"it takes {', '.join(fields)}" if fields else "it takes no parameters"
+
+
+def _unknown_method(name: str) -> WireError:
+    near = get_close_matches(name, METHODS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(METHODS)}"
+    return WireError("unknown_method", f"no method {name[:100]!r}", hint=hint)
+
+
+def _names(patterns: tuple[str, ...] | None) -> frozenset[str] | None:
+    """Return the events that patterns name. Raises `WireError` for one that names none."""
+    if patterns is None:
+        return None
+
+    names: set[str] = set()
+    for pattern in patterns:
+        found = {name for name in EVENTS if fnmatchcase(name, pattern)}
+        if not found:
+            near = get_close_matches(pattern, EVENTS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENTS)}"
+            raise WireError("bad_params", f"no event is called {pattern!r}", hint=hint)
+
+        names |= found
+
+    return frozenset(names)
+
+
+def _image(param: methods.ImageParam) -> Image:
+    try:
+        data = base64.b64decode(param.data, validate=True)
+    except binascii.Error as error:
+        message = f"run: images: not base64: {error}"
+        raise WireError("bad_params", message) from None
+
+    return Image(media_type=param.media_type, data=data)

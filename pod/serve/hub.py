@@ -1,0 +1,297 @@
+"""The hub: every event of a pod, encoded once, to everybody who subscribed. It waits for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
+
+from attrs import define, field, frozen
+
+from pod.bus import EventBus
+from pod.protocol import Envelope, Lagged
+from pod.protocol.wire import HEARTBEAT_S, Heartbeat, heartbeat_line
+
+from .connection import Connection
+from .ledger import Ledger
+from .outbox import Outbox
+from .record import Joiner, Meter, Record, record_of
+from .ring import Ring
+
+_log = logging.getLogger("pod.serve")
+
+TOTAL_BYTES = 64 << 20
+"""How much all that is held for subscribers may take, in one pod."""
+_CAUGHT_UP_BY = 64
+"""How many events are handed over at once to somebody who catches up."""
+_FLUSH_AT = 128
+"""How many events wait for the end of a burst; half of what a subscriber may fall behind."""
+
+
+@frozen(eq=False)
+class Wish:
+    """What a subscriber wants."""
+
+    names: frozenset[str] | None
+    """Names of events; None for all."""
+    attends: Callable[[], AbstractContextManager[object]] | None = None
+    """Entered while it is subscribed, where it could answer what a pod asks."""
+
+    def covers(self, event: str) -> bool:
+        """Tell whether an event of that name is wanted."""
+        return self.names is None or event in self.names
+
+
+@define(eq=False)
+class Subscriber:
+    """A connection that is sent events."""
+
+    connection: Connection
+    wish: Wish
+    is_live: bool = False
+    """Whether it has all there was, and is handed what comes."""
+    next_seq: int = 0
+    """While it is not live: what it is to be handed next."""
+    catching_up: asyncio.Task[None] | None = None
+    undo: ExitStack = field(factory=ExitStack)
+
+
+@define(eq=False)
+class Hub:
+    """Hands the events of one bus to subscribers. All calls come from the loop's thread."""
+
+    bus: EventBus
+    ledger: Ledger | None = None
+    heartbeat_s: float = HEARTBEAT_S
+    clock: Callable[[], float] = time.time
+    meter: Meter = field(factory=lambda: Meter(TOTAL_BYTES))
+    ring: Ring = field(init=False)
+    seq: int = field(default=0, init=False)
+    """The last event that was handed out."""
+    _joiner: Joiner = field(factory=Joiner, init=False)
+    _subscribers: dict[Connection, Subscriber] = field(factory=dict, init=False)
+    _is_flush_due: bool = field(default=False, init=False)
+    _beat: asyncio.TimerHandle | None = field(default=None, init=False)
+    _stop: Callable[[], None] | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.ring = Ring(self.meter)
+
+    # ------------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Hear the bus from now on; before the pod is launched, for launching tells of things."""
+        self.seq = self.bus.seq
+        self._stop = self.bus.listen(self._on_event)
+        self._next_beat()
+
+    def outbox(self) -> Outbox:
+        """Return an empty outbox that is counted with all the others."""
+        return Outbox(self.meter, self._joiner)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Return once every subscriber was handed all there is, or `timeout_s` is over."""
+        tasks = [s.catching_up for s in self._subscribers.values() if s.catching_up is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+        self._flush()
+
+    def close(self) -> None:
+        """Hear nothing more."""
+        if self._stop is not None:
+            self._stop()
+
+        if self._beat is not None:
+            self._beat.cancel()
+
+        if self.ledger is not None:
+            self.ledger.close()
+
+    def end_subscriptions(self) -> None:
+        """Hand out nothing more; what was handed out already is still sent."""
+        for subscriber in tuple(self._subscribers.values()):
+            self._forget(subscriber)
+
+    # ------------------------------------------------------------------ subscribers
+
+    def __len__(self) -> int:
+        """How many are subscribed."""
+        return len(self._subscribers)
+
+    def is_subscribed(self, connection: Connection) -> bool:
+        """Tell whether the connection is subscribed."""
+        return connection in self._subscribers
+
+    def subscribe(
+        self,
+        connection: Connection,
+        wish: Wish,
+        *,
+        from_seq: int | None = None,
+        before: Callable[[], Iterable[list[Record]]] | None = None,
+    ) -> None:
+        """Send events: those of `before`, those from `from_seq` on that are held, and what comes.
+
+        `before` is called and iterated in threads, as it may read logs.
+        """
+        next_seq = self.seq + 1 if from_seq is None else from_seq
+        subscriber = Subscriber(connection, wish, next_seq=next_seq)
+        self._subscribers[connection] = subscriber
+        connection.is_subscribed = True
+        if wish.attends is not None:
+            subscriber.undo.enter_context(wish.attends())
+
+        if before is None and next_seq > self.seq:
+            subscriber.is_live = True
+        else:
+            work = self._caught_up(subscriber, before)
+            subscriber.catching_up = asyncio.create_task(work, name="catch-up")
+
+    def unsubscribe(self, connection: Connection) -> int | None:
+        """Send no more events; returns the first that was not sent, None where none was due."""
+        subscriber = self._subscribers.get(connection)
+        if subscriber is None:
+            return None
+
+        self._forget(subscriber)
+        dropped = connection.outbox.cut()
+        if dropped is not None:
+            return dropped.first_seq
+
+        return self.seq + 1 if subscriber.is_live else subscriber.next_seq
+
+    def _forget(self, subscriber: Subscriber) -> None:
+        self._subscribers.pop(subscriber.connection, None)
+        subscriber.connection.is_subscribed = False
+        subscriber.undo.close()
+        task = subscriber.catching_up
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    # ------------------------------------------------------------------ what comes
+
+    def _on_event(self, envelope: Envelope) -> None:
+        if self.ledger is not None:
+            # Before anybody is sent it: whatever a subscriber has seen, a later launch knows of.
+            self.ledger.note(envelope)
+
+        self.seq = envelope.seq
+        record = record_of(envelope)
+        self.ring.append(record)
+        for subscriber in tuple(self._subscribers.values()):
+            if subscriber.is_live and subscriber.wish.covers(record.event):
+                self._hand(subscriber, record)
+
+        if self.meter.is_over:
+            self._shed()
+
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _hand(self, subscriber: Subscriber, record: Record) -> None:
+        connection = subscriber.connection
+        if not connection.outbox.offer(record):
+            self._cut(subscriber, record)
+        elif connection.outbox.events >= _FLUSH_AT:
+            # A burst without a pause is no slowness of theirs.
+            connection.flush()
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        for subscriber in tuple(self._subscribers.values()):
+            if not subscriber.connection.is_blocked:
+                subscriber.connection.flush()
+
+    def _cut(self, subscriber: Subscriber, missed: Record) -> None:
+        """End a subscription that fell too far behind, telling where it can be taken up."""
+        connection = subscriber.connection
+        first = connection.outbox.cut() or missed
+        self._cut_at(subscriber, first.launch, first.first_seq)
+
+    def _cut_at(self, subscriber: Subscriber, launch: str, next_seq: int) -> None:
+        connection = subscriber.connection
+        self._forget(subscriber)
+        # Its number is the one before, so that whoever goes on after the last number is right.
+        data = Lagged(next_seq=next_seq)
+        envelope = Envelope(next_seq - 1, launch, int(self.clock() * 1000), data)
+        connection.send(envelope.to_json() + b"\n")
+        connection.leave()
+
+    def _shed(self) -> None:
+        """Hold less: of what is there to resume from first, then of whoever is furthest behind."""
+        while self.meter.is_over and self.ring.shrink():
+            pass
+
+        while self.meter.is_over:
+            furthest = max(
+                self._subscribers.values(),
+                key=lambda s: s.connection.outbox.event_bytes,
+                default=None,
+            )
+            if furthest is None or furthest.connection.outbox.events == 0:
+                return
+
+            self._cut(furthest, next(iter(furthest.connection.outbox)))
+
+    # ------------------------------------------------------------------ what was
+
+    async def _caught_up(
+        self, subscriber: Subscriber, before: Callable[[], Iterable[list[Record]]] | None
+    ) -> None:
+        try:
+            await self._catch_up(subscriber, before)
+        # The supervision point of a task that nobody waits for: whoever subscribed is told.
+        except Exception:  # noqa: BLE001
+            _log.exception("a subscriber cannot be told what it missed")
+            self._cut_at(subscriber, self.bus.launch, subscriber.next_seq)
+
+    async def _catch_up(
+        self, subscriber: Subscriber, before: Callable[[], Iterable[list[Record]]] | None
+    ) -> None:
+        connection = subscriber.connection
+        if before is not None:
+            batches = iter(await asyncio.to_thread(before))
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                self._pass_on(subscriber, batch)
+                await connection.drained()
+
+        while subscriber.next_seq <= self.seq and not connection.is_closed:
+            if not self.ring.holds(subscriber.next_seq):
+                self._cut_at(subscriber, self.bus.launch, subscriber.next_seq)
+                return
+
+            batch = self.ring.after(subscriber.next_seq, _CAUGHT_UP_BY)
+            subscriber.next_seq = batch[-1].seq + 1
+            self._pass_on(subscriber, batch)
+            await connection.drained()
+
+        subscriber.is_live = True
+        subscriber.catching_up = None
+
+    def _pass_on(self, subscriber: Subscriber, batch: Iterable[Record]) -> None:
+        connection = subscriber.connection
+        for record in batch:
+            # A snapshot is no event that could be wanted or not: it says where the others begin.
+            if record.event == "snapshot" or subscriber.wish.covers(record.event):
+                connection.outbox.add(record)
+
+        connection.flush()
+
+    # ------------------------------------------------------------------ heartbeat
+
+    def _next_beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._beat = loop.call_later(self.heartbeat_s, self._on_beat)
+
+    def _on_beat(self) -> None:
+        beat = Heartbeat(self.bus.launch, self.seq, int(self.clock() * 1000))
+        line = heartbeat_line(beat)
+        for subscriber in tuple(self._subscribers.values()):
+            if subscriber.is_live and not subscriber.connection.outbox:
+                subscriber.connection.send(line)
+
+        self._next_beat()
