@@ -61,5 +61,7 @@ class ContextSection(Section):
     """`compressor`, `lcm`, or the name of a plugin; naming it here is what activates it."""
     timeout_seconds: Seconds = 120
     """How long an engine's compress may go without a sign of life."""
+    total_ceiling_seconds: Seconds = 600
+    """How long it may take altogether; never less than `timeout_seconds`."""
     options: Options = {}
     """Handed to the engine as they are."""

@@ -21,6 +21,7 @@ from pod.context.plugin_host import PluginHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
 from pod.memory.host import MemoryHost
+from pod.model_facts import ModelDirectory
 from pod.model_table import PriceList
 from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State
@@ -54,6 +55,8 @@ class PodCore:
     config: dict[str, object]
     prices: PriceList
     """What requests to any of the pod's models cost, summaries included."""
+    models: ModelDirectory
+    """What the engine is told of the pod's models."""
     plugin: LoadedPlugin | None
     """What the engine comes from, with all that it registered; None for the built-in."""
     plugin_host: PluginHost | None
@@ -81,6 +84,16 @@ class PodCore:
         """Take a window that the provider named, and note it for the launches to come."""
         self.take_window(window)
         await self.journal.append(("config_changed", {"config": self.config}))
+
+    async def tell_engine_of_model(self) -> None:
+        """Tell the engine which model is in force, and its window, where that has changed."""
+        facts = self.models.facts(self.worker.client, learned_windows(self.config))
+        await self.host.model_is(facts)
+
+    def would_overflow(self, tokens: int) -> bool:
+        """Tell whether a prompt of that size does not fit the window, where that is known."""
+        window = self.thresholds.window
+        return window is not None and tokens >= window
 
     def take_window(self, window: int) -> None:
         """Hold thresholds to a window that a provider named, in this launch or an earlier one."""

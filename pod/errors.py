@@ -63,5 +63,9 @@ class EngineCommandFailed(PodError):
     """A command of the pod's engine raised, or took too long."""
 
 
+class RequestCancelled(WorkerError):
+    """The context engine cancelled a request before it was made; the run ends as cancelled."""
+
+
 class Thrash(WorkerError):
     """Compacting did not help: the prompt was over its threshold again at once."""

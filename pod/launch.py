@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import cast
 
-from attrs import define, field
+from attrs import define, evolve, field, frozen
 
 from manifests import CompactionSection
 from pod.approvals import ApprovalDesk
@@ -19,9 +19,11 @@ from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import UNKNOWN_WINDOW, Thresholds, thresholds_for
 from pod.compaction.triggers import TriggerStage
 from pod.context.compressor import Compressor, Desk
+from pod.context.facts import Beginning
 from pod.context.host import EngineHost
+from pod.context.records import SessionRecords
 from pod.context.threads import compaction_pool
-from pod.core import PodCore
+from pod.core import PodCore, learned_windows
 from pod.engine_setup import (
     NamedEngine,
     attach,
@@ -35,6 +37,7 @@ from pod.events import EventTranslator
 from pod.hermes_setup import HermesPlace, around, open_place
 from pod.journal import SessionJournal, in_thread
 from pod.memory_setup import open_memory
+from pod.model_facts import ModelDirectory
 from pod.preparing import Prepared, config_of, open_store
 from pod.protocol import Alert, EngineNotice
 from pod.restore import take_up
@@ -42,6 +45,22 @@ from pod.runs import RunDriver
 from pod.worker_setup import make_worker
 from session_store import FileSessionStore, Session
 from worker.ports import Intake, Ports, RequestStage
+
+
+@frozen
+class Left:
+    """A session that a pod left for another one, and the plugin's engine that goes along."""
+
+    session_id: str
+    carries_over: bool
+    """Whether what was said in it is part of the next one."""
+    host: EngineHost | None = None
+    named: NamedEngine = field(factory=NamedEngine)
+    place: HermesPlace | None = None
+
+    def back(self) -> Left:
+        """Return what goes along on the way back, where the next session could not be opened."""
+        return evolve(self, session_id="")
 
 
 @define(eq=False)
@@ -52,21 +71,22 @@ class Launched:
     driver: RunDriver
     compactor: Compactor
     prepared: Prepared
+    named: NamedEngine
     place: HermesPlace | None = None
     """Where the engine's Hermes imports work, if it is a plugin."""
 
-    async def end_session(self) -> None:
-        """Take leave of the engine and close the session; clients and memory stay open."""
-        core = self.core
-        self.prepared.memory.leave(core.session.session_id, core.worker.history)
-        if core.plugin_host is not None:
-            await core.plugin_host.session_left()
+    async def leave(self, *, carries_over: bool) -> Left:
+        """End the session, for another one of the same pod, and return what goes along.
 
-        await core.host.end(core.session.session_id, tuple(core.worker.history))
-        if self.place is not None:
-            await self.place.aclose()
+        `carries_over` tells whether what was said in it is part of the next one.
+        """
+        core, old_id = self.core, self.core.session.session_id
+        await self._end_session()
+        if core.host.builtin is None:
+            return Left(old_id, carries_over, core.host, self.named, self.place)
 
-        await in_thread(core.session.close)
+        await self._end_engine()
+        return Left(old_id, carries_over)
 
     async def aclose(self) -> None:
         """Close the engine, the session and the clients; idempotent.
@@ -75,9 +95,25 @@ class Launched:
         then too.
         """
         try:
-            await self.end_session()
+            await self._end_session()
         finally:
+            await self._end_engine()
             await self.prepared.aclose()
+
+    async def _end_session(self) -> None:
+        """Take leave of the session and close it; engine, clients and memory stay open."""
+        core = self.core
+        self.prepared.memory.leave(core.session.session_id, core.worker.history)
+        if core.plugin_host is not None:
+            await core.plugin_host.session_left()
+
+        await core.host.end(core.session.session_id, tuple(core.worker.history))
+        await in_thread(core.session.close)
+
+    async def _end_engine(self) -> None:
+        self.core.host.let_go()
+        if self.place is not None:
+            await self.place.aclose()
 
 
 async def launch(
@@ -86,12 +122,12 @@ async def launch(
     approvals: ApprovalDesk | None = None,
     *,
     resume: str | None,
-    after: str | None = None,
+    left: Left | None = None,
 ) -> Launched:
     """Bring a pod to life: its session (new, or `resume`), its engine and its Worker.
 
-    `approvals` is where calls are asked about; without one they are denied. `after` is the session
-    that the pod left for this one, if it did.
+    `approvals` is where calls are asked about; without one they are denied. `left` is what the pod
+    left for this session, if it did.
 
     Raises:
         SessionStoreError: The session cannot be opened: unknown, damaged, or in use.
@@ -101,17 +137,53 @@ async def launch(
     # Whatever fails, a cancellation too: neither session nor engine stays taken.
     with ExitStack() as undo:
         undo.callback(session.close)
-        launched = await _assemble(
-            prepared, bus, approvals or ApprovalDesk(bus.publish), store, session, undo=undo
+        lineage = await in_thread(lambda: store.lineage(session.session_id))
+        setting = _Setting(
+            prepared, bus, approvals or ApprovalDesk(bus.publish), store, session, lineage, left
         )
+        launched = await _assemble(setting, undo=undo)
         _tell_of_torn_tail(launched.core, session)
-        await take_up(launched.core, session.state, after=after)
-        if launched.core.plugin_host is not None and after is not None:
-            await launched.core.plugin_host.session_reset(after)
+        await take_up(launched.core, session.state, setting.beginning(launched.core.host.name))
+        if launched.core.plugin_host is not None and left is not None and left.session_id:
+            await launched.core.plugin_host.session_reset(left.session_id)
 
         undo.pop_all()
 
     return launched
+
+
+@frozen
+class _Setting:
+    """What a launch begins with."""
+
+    prepared: Prepared
+    bus: EventBus
+    approvals: ApprovalDesk
+    store: FileSessionStore
+    session: Session
+    lineage: list[tuple[str, str]]
+    left: Left | None
+
+    @property
+    def kept(self) -> Left | None:
+        """What was left, where a plugin's engine goes along."""
+        return self.left if self.left is not None and self.left.host is not None else None
+
+    def beginning(self, engine: str) -> Beginning:
+        """Return what the engine is told of the session."""
+        left, state = self.left, self.session.state
+        is_new_branch = left is None and state.forked_from is not None and state.head.seq == 0
+        branched_off = state.forked_from[0] if is_new_branch and state.forked_from else ""
+        # Compactions go on with a conversation; a branch is one of its own.
+        branch = next((id_ for id_, how in reversed(self.lineage) if how != "compact"), "")
+        return Beginning(
+            session_id=state.session_id,
+            hermes_home=str(self.prepared.home.engines / engine),
+            conversation_id=branch,
+            left=left.session_id if left is not None else branched_off,
+            carries_over=left.carries_over if left is not None else True,
+            is_first=self.kept is None,
+        )
 
 
 def _tell_of_torn_tail(core: PodCore, session: Session) -> None:
@@ -136,15 +208,8 @@ def _session(store: FileSessionStore, prepared: Prepared, resume: str | None) ->
     )
 
 
-async def _assemble(
-    prepared: Prepared,
-    bus: EventBus,
-    approvals: ApprovalDesk,
-    store: FileSessionStore,
-    session: Session,
-    *,
-    undo: ExitStack,
-) -> Launched:
+async def _assemble(setting: _Setting, *, undo: ExitStack) -> Launched:
+    prepared, bus, session = setting.prepared, setting.bus, setting.session
     manifest = prepared.loaded.manifest
     summarizer = Summarizer(
         lambda: prepared.summaries.client,
@@ -160,14 +225,9 @@ async def _assemble(
         window=lambda: prepared.summaries.client.context_window or UNKNOWN_WINDOW,
         short_prompt=prepared.summaries.takes_grammar,
     )
-    place = open_place(prepared)
-    if place is not None:
-        undo.callback(place.leave)
-
-    host, named = await _host(prepared, bus, desk, place)
-    undo.callback(host.let_go)
+    host, named, place = await _engine(setting, desk, undo=undo)
     journal = SessionJournal(session, prepared.masker, lambda old, new: core.forked_away(old, new))  # noqa: PLW0108  `core` comes later
-    approvals.open_session(
+    setting.approvals.open_session(
         partial(_record_approval, journal),
         shown=prepared.masker.mask,
         timeout_s=manifest.permissions.ask_timeout_seconds,
@@ -176,11 +236,19 @@ async def _assemble(
         lambda: prepared.prices.of_cache(prepared.provider.client),
         lambda: core.thresholds.end,
     )
-    lineage = await in_thread(lambda: store.lineage(session.session_id))
+    lineage = setting.lineage
     prepared.memory.notice = partial(_warn, prepared, bus)
     memory = await open_memory(prepared.memory, prepared.system_prompt, session.state, lineage)
     stages = _Stages(host, _prune(manifest.compaction, host, break_even), memory.stages)
-    tools = await host.tools(lambda: tuple(core.worker.history))
+    directory = ModelDirectory.of(prepared.loaded, prepared.provider)
+    facts = directory.facts(prepared.provider.client, learned_windows(session.state.config))
+    if setting.kept is None:
+        await host.introduce(facts, session.session_id)
+    else:
+        await host.model_is(facts)
+
+    taken = [tool.name for tool in prepared.tools]
+    tools = await host.tools(lambda: tuple(core.worker.history), taken)
     beside = plugin_host(named.plugin, host, lambda: core.scene())  # noqa: PLW0108  likewise
     tools += await tools_beside(beside, prepared.tools, tools)
     ports = Ports(
@@ -188,7 +256,7 @@ async def _assemble(
         emit=EventTranslator(bus.publish, prepared.masker),
         intake=cast("Intake", prepared.masker.mask_item),  # it keeps an item's type
         price=prepared.prices,
-        approve=approvals.ask,
+        approve=setting.approvals.ask,
         stages=stages.in_order(),
     )
     # Whatever was compacted or forked from one root begins alike, and a provider that is told so
@@ -201,7 +269,7 @@ async def _assemble(
     core = PodCore(
         loaded=prepared.loaded,
         home=prepared.home,
-        store=store,
+        store=setting.store,
         bus=bus,
         journal=journal,
         worker=worker,
@@ -213,6 +281,7 @@ async def _assemble(
         prune=stages.prune,
         config=config_of(prepared),
         prices=prepared.prices,
+        models=directory,
         plugin=named.plugin,
         plugin_host=beside,
         moves_pointer=True,
@@ -224,7 +293,7 @@ async def _assemble(
     if place is not None:
         place.serve(lambda: core.session.session_id, on_progress=host.touch)
 
-    return Launched(core, driver, compactor, prepared, place)
+    return Launched(core, driver, compactor, prepared, named, place)
 
 
 def _warn(prepared: Prepared, bus: EventBus, message: str) -> None:
@@ -261,14 +330,25 @@ def _prune(
     return PruneHook(prune_config(section), break_even if weighs_prices else None)
 
 
-async def _host(
-    prepared: Prepared, bus: EventBus, desk: Desk, place: HermesPlace | None
-) -> tuple[EngineHost, NamedEngine]:
-    """Return the host of the engine that the manifest names, or of the built-in in its place."""
+async def _engine(
+    setting: _Setting, desk: Desk, *, undo: ExitStack
+) -> tuple[EngineHost, NamedEngine, HermesPlace | None]:
+    """Return the host of the engine that the manifest names, or of the built-in in its place.
+
+    The engine that a pod had in the session it left stays with it.
+    """
+    prepared, kept = setting.prepared, setting.kept
     section = prepared.loaded.manifest.context
+    if kept is not None and kept.host is not None:
+        kept.host.stand_in = Compressor(desk)
+        return kept.host, kept.named, kept.place
 
     def notice(engine: str, message: str) -> None:
-        bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
+        setting.bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
+
+    place = open_place(prepared)
+    if place is not None:
+        undo.callback(place.leave)
 
     named = NamedEngine()
     if section.engine == Compressor.name:
@@ -276,10 +356,19 @@ async def _host(
     else:
         named = await load_named_engine(prepared.loaded, prepared.home, notice, place=place)
 
-    engine = named.plugin.engine if named.plugin else Compressor(desk)
-    return EngineHost(
-        engine, notice, section.timeout_seconds, compaction_pool(), around=around(place)
-    ), named
+    builtin = Compressor(desk)
+    host = EngineHost(
+        named.plugin.engine if named.plugin else builtin,
+        notice,
+        section.timeout_seconds,
+        compaction_pool(),
+        ceiling_s=section.total_ceiling_seconds,
+        around=around(place),
+        records=SessionRecords(setting.store),
+        stand_in=builtin,
+    )
+    undo.callback(host.let_go)
+    return host, named, place
 
 
 def _thresholds(prepared: Prepared) -> Thresholds:

@@ -72,6 +72,8 @@ class PodStatus:
     compaction_failures: int
     compaction_disabled: bool
     generation: int
+    engine_status: dict[str, object]
+    """What the engine last said of itself, at most a response old."""
 
 
 class Pod:
@@ -412,6 +414,7 @@ class Pod:
             compaction_failures=core.memory.failures,
             compaction_disabled=core.memory.disabled,
             generation=core.memory.generation,
+            engine_status=core.host.status,
         )
 
     def engine_commands(self) -> dict[str, EngineCommand]:
@@ -493,14 +496,14 @@ class Pod:
         Where that cannot be opened the pod goes on in the old one, and the error is raised.
         """
         old_id = launched.core.session.session_id
-        await launched.end_session()
+        left = await launched.leave(carries_over=reason == "rewind")
         try:
             self._launched = await launch(
-                launched.prepared, self._bus, self._approvals, resume=session_id, after=old_id
+                launched.prepared, self._bus, self._approvals, resume=session_id, left=left
             )
         except Exception:  # whatever it was, it goes on: the pod is not left without a session
             self._launched = await launch(
-                launched.prepared, self._bus, self._approvals, resume=old_id
+                launched.prepared, self._bus, self._approvals, resume=old_id, left=left.back()
             )
             raise
 

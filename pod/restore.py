@@ -7,8 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, get_args
 
 from pod.compaction.state import FirstMeasurement, remembered
-from pod.compaction.thresholds import UNKNOWN_WINDOW
-from pod.context.host import ModelFacts
 from pod.core import LEARNED_WINDOWS, learned_windows
 from pod.journal import in_thread
 from pod.protocol import CompactionFailed
@@ -17,17 +15,18 @@ from session_store import SessionStoreError
 from worker.prune import apply_prune
 
 if TYPE_CHECKING:
+    from pod.context.facts import Beginning
     from pod.core import PodCore
     from session_store import FileSessionStore, SessionState
 
 INTERRUPTED_MESSAGE = "the process ended in the middle of it; the history is unchanged"
 
 
-async def take_up(core: PodCore, state: SessionState, *, after: str | None = None) -> None:
+async def take_up(core: PodCore, state: SessionState, beginning: Beginning) -> None:
     """Bring a pod's parts to where `state` says the session was; new sessions need nothing.
 
-    `after` is the session that the pod left for this one, if it did.
-    What changed since is noted in the log: other settings, an interrupted compaction.
+    What changed since is noted in the log: other settings, an interrupted compaction. The engine
+    hears of the session as `beginning` says.
     """
     worker = core.worker
     if state.usage:
@@ -48,20 +47,7 @@ async def take_up(core: PodCore, state: SessionState, *, after: str | None = Non
     _take_learned_window(core, state)
     await _note_changes(core, state)
     await _close_interrupted(core, state)
-    await core.host.start(
-        state.session_id,
-        model=ModelFacts(
-            model=worker.client.model,
-            context_length=core.thresholds.window or UNKNOWN_WINDOW,
-            provider=worker.client.provider,
-            thresholds=core.compaction.model_thresholds,
-        ),
-        after=after,
-        hermes_home=str(core.home.engines / core.host.name),
-        platform="pod",
-        context_length=core.thresholds.window or UNKNOWN_WINDOW,
-        conversation_id=core.name,
-    )
+    await core.host.start(beginning)
 
 
 def _compaction_entry(store: FileSessionStore, state: SessionState) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from pod.compaction.compactor import Compactor
 from pod.compaction.plan import CompactionError
 from pod.compaction.state import added_since
 from pod.core import PodCore
-from pod.errors import Thrash
+from pod.errors import RequestCancelled, Thrash
 from pod.failures import EXPECTED_ERRORS, error_info
 from pod.journal import in_thread
 from pod.protocol import Alert, ErrorInfo, RunEnd, RunStart, Usage
@@ -21,7 +21,7 @@ from pod.protocol.events import Outcome, Trigger
 from session_store import SessionStoreError
 from worker.errors import ContextOverflow, ProviderRefused
 from worker.foreign import uninterrupted
-from worker.items import AssistantMessage, Item, UserMessage
+from worker.items import AssistantMessage, Item, UserMessage, new_uid
 from worker.llm.types import Usage as MeasuredUsage
 from worker.worker import WorkerResult
 
@@ -82,6 +82,8 @@ class RunDriver:
     _steering: Steering = field(factory=Steering, init=False)
     _recovered_at: int | None = field(default=None, init=False)
     """How long the history was that the last compaction for an overflow made, in this run."""
+    _turn_id: str = field(default="", init=False)
+    """What the engine is told that this run is called."""
     _spent: MeasuredUsage = field(default=_NO_USAGE, init=False)
     """What this run's requests were measured to use, all together."""
     _cost: float | None = field(default=None, init=False)
@@ -105,9 +107,10 @@ class RunDriver:
         steering: Steering | None,
     ) -> RunResult:
         core = self.core
-        core.memory.new_run()
+        self.compactor.new_run()
         self._steering = steering or Steering()
         self._recovered_at = None
+        self._turn_id = new_uid()
         self._spent, self._cost = _NO_USAGE, None
         shown = core.masked(text) if text is not None else None
         core.publish(RunStart(session_id=core.session.session_id, input=shown))
@@ -191,6 +194,7 @@ class RunDriver:
         window = self.core.thresholds.window
         if limit is not None and (window is None or limit < window):
             await self.core.learn_window(limit)
+            await self.core.tell_engine_of_model()
 
     def _too_long(self, overflow: ContextOverflow, why: str) -> ContextOverflow:
         core = self.core
@@ -229,6 +233,9 @@ class RunDriver:
     def _broken(self, error: Exception) -> RunResult:
         if isinstance(error, CompactionError) and error.reason == "cancelled":
             return self._result("cancelled", message="cancelled")
+
+        if isinstance(error, RequestCancelled):
+            return self._result("cancelled", message=error.message)
 
         if isinstance(error, ProviderRefused) and error.is_auth and not error.hint:
             error.hint = self.key_hint
@@ -280,7 +287,6 @@ class RunDriver:
 
         core.publish(self._run_end(result), ref)
         core.set_state("paused" if result.outcome == "paused" else "idle")
-        usage = result.usage
         if result.outcome == "finished":
             core.memory_host.run_finished(core.worker.history, result.text)
 
@@ -289,7 +295,8 @@ class RunDriver:
 
         await core.host.turn_complete(
             tuple(core.worker.history),
-            usage,
+            turn_id=self._turn_id,
+            task_id=core.session.session_id,
             turn_exit_reason=result.outcome,
             interrupted=result.outcome == "cancelled",
             failed=result.outcome == "error",

@@ -10,9 +10,12 @@ import anyio
 from anyio.lowlevel import checkpoint
 from attrs import asdict, define, evolve, field
 
+from pod.compaction.due import Due, WhenDue
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.compaction.result import checked
 from pod.compaction.state import FLOOR_DOMAIN, floors_payload
+from pod.compaction.thresholds import UNKNOWN_WINDOW
+from pod.context.compacting import Attempt
 from pod.core import PodCore
 from pod.errors import PodBusy
 from pod.journal import EntryDraft, in_thread
@@ -29,72 +32,60 @@ from session_store import InvalidHistory, Session, SessionStoreError
 from worker.foreign import uninterrupted
 from worker.items import Item
 
+_AWAITED: frozenset[Trigger] = frozenset({"manual", "overflow", "model_switch"})
+"""Compactions that somebody waits for: they wait for a place in turn, the others do without."""
+
+
+@define(eq=False)
+class _Work:
+    """One compaction, from its trigger on."""
+
+    request: CompactionRequest
+    due: Due | None
+    in_run: bool = field(kw_only=True)
+    started_s: float = field(factory=time.monotonic, init=False)
+    attempt: Attempt | None = field(default=None, init=False)
+    is_announced: bool = field(default=False, init=False)
+    stood_in: bool = field(default=False, init=False)
+    """Whether a digest takes the place of what the engine should have made."""
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether nothing needs to come of it: it is told of only when something does."""
+        return self.due is not None and self.due.is_optional
+
 
 @define(eq=False)
 class Compactor:
     """Compacts one pod's history. Single-flight: the pod's gate is held by the caller."""
 
     core: PodCore
+    when: WhenDue = field(init=False)
+    _due: Due | None = field(default=None, init=False)
+    """What called for the compaction that is asked for next."""
     _scope: anyio.CancelScope | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Set up the parts."""
+        self.when = WhenDue(self.core)
 
     # ------------------------------------------------------------------ when
 
+    def new_run(self) -> None:
+        """Note that a run begins."""
+        self.core.memory.new_run()
+        self.core.host.new_run()
+        self.when.new_run()
+
     async def due_before_request(self) -> Trigger | None:
         """Return the trigger that calls for compaction before the next request, if one does."""
-        core, memory = self.core, self.core.memory
-        if not memory.answered(core.worker.history):
-            return None
-
-        tokens = core.worker.occupancy().tokens
-        if core.host.builtin is None:
-            trigger = None if memory.blocked_in_run else await self._by_engine(tokens)
-        else:
-            trigger = self._by_request_threshold(tokens)
-
-        if trigger is None or not core.host.has_content(self._request(trigger, None)):
-            return None
-
-        return trigger
+        self._due = await self.when.before_request(lambda trigger: self._request(trigger, None))
+        return self._due.trigger if self._due else None
 
     async def due_after_run(self) -> Trigger | None:
         """Return the trigger that calls for compaction now that a run has ended, if one does."""
-        core, memory = self.core, self.core.memory
-        if not core.worker.history or not memory.answered(core.worker.history):
-            return None
-
-        tokens = core.worker.occupancy().tokens
-        if core.host.builtin is None:
-            return await self._by_engine(tokens)
-
-        limit = core.thresholds.compact
-        if limit is None or tokens <= limit:
-            return None
-
-        return "threshold" if memory.worth_trying(tokens, limit, core.sizes().floor) else None
-
-    async def _by_engine(self, tokens: int) -> Trigger | None:
-        if self.core.memory.disabled or not await self.core.host.wants_compaction(tokens):
-            return None
-
-        return "engine"
-
-    def _by_request_threshold(self, tokens: int) -> Trigger | None:
-        core, memory = self.core, self.core.memory
-        limit = core.thresholds.request
-        if limit is None or tokens <= limit:
-            return None
-
-        # After a failure the run goes on, until the window is full: then a digest may still do.
-        at_window = self._would_overflow(tokens)
-        if memory.blocked_at_window or (memory.blocked_in_run and not at_window):
-            return None
-
-        worth = memory.worth_trying(tokens, limit, core.sizes().floor)
-        return "request_threshold" if worth else None
-
-    def _would_overflow(self, tokens: int) -> bool:
-        window = self.core.thresholds.window
-        return window is not None and tokens >= window
+        self._due = await self.when.after_run()
+        return self._due.trigger if self._due else None
 
     # ------------------------------------------------------------------ the compaction
 
@@ -108,48 +99,77 @@ class Compactor:
     ) -> CompactionDone | None:
         """Compact, and return what was done; None, silently, where there is nothing to cut.
 
-        Every start is followed by one done or failed, in the log and in the events.
+        Every start is followed by one done or failed, in the log and in the events. One that nobody
+        waits for is put off, and None too, where no place is free for it.
 
         Raises:
             CompactionError: It failed; the history is unchanged and the failure was told.
             PodBusy: The run is paused, and tool calls wait for it to go on.
             SessionStoreError: The session's log takes nothing more.
         """
-        core = self.core
         self._refuse_while_calls_wait()
-        request = self._request(trigger, focus)
-        if not core.host.has_content(request):
+        due, self._due = self._due, None
+        done = await self._compact(self._request(trigger, focus), due, in_run=in_run)
+        if in_run:
+            self.when.done(due, done)
+
+        return done
+
+    async def _compact(
+        self, request: CompactionRequest, due: Due | None, *, in_run: bool
+    ) -> CompactionDone | None:
+        core = self.core
+        if not await self._has_content(request):
             return None
+
+        work = _Work(request, due, in_run=in_run)
+        if request.trigger not in _AWAITED:
+            work.attempt = core.host.compactions.try_admit()
+            if work.attempt is None:
+                return None
 
         state, self._scope = core.state, anyio.CancelScope()
         try:
             core.set_state("compacting")
-            return await self._attempt(request, time.monotonic(), in_run=in_run)
+            return await self._attempt(work)
         finally:
+            if work.attempt is not None:
+                core.host.compactions.close(work.attempt)
+
             self._scope = None
             core.set_state(state)
 
-    async def _attempt(
-        self, request: CompactionRequest, started_s: float, *, in_run: bool
-    ) -> CompactionDone:
+    async def _has_content(self, request: CompactionRequest) -> bool:
+        host = self.core.host
+        if not host.has_content(request):
+            return False
+
+        return request.trigger != "manual" or await host.finds_content(request)
+
+    async def _attempt(self, work: _Work) -> CompactionDone | None:
         """Announce, plan and commit. A cancellation is heard while planning, and only then."""
-        await uninterrupted(self._announce(request))
+        if not work.is_optional:
+            await uninterrupted(self._announce(work))
+
         try:
-            plan = await self._planned(request)
-            return await uninterrupted(self._commit(plan, request, started_s, in_run=in_run))
+            plan = await self._planned(work)
+            return await uninterrupted(self._commit(plan, work))
         except CompactionError as error:
-            await uninterrupted(self._failed(request, error))
+            if work.is_optional and error.reason == "no_progress":
+                return None  # Nothing was announced, and nothing had to come of it.
+
+            await uninterrupted(self._failed(work, error))
             raise
         except anyio.get_cancelled_exc_class():
-            await uninterrupted(self._failed(request, _cancelled()))
+            await uninterrupted(self._failed(work, _cancelled()))
             raise
 
-    async def _planned(self, request: CompactionRequest) -> CompactionPlan:
+    async def _planned(self, work: _Work) -> CompactionPlan:
         scope = self._scope
         assert scope is not None  # noqa: S101  made by `compact`
         with scope:
             await checkpoint()
-            return await self._plan(request)
+            return await self._plan(work)
 
         # The scope swallowed its own cancellation: `cancel` was called.
         raise _cancelled()
@@ -182,11 +202,16 @@ class Compactor:
             occupancy=tokens,
             generation=core.memory.generation,
             focus=core.masked(focus) if focus is not None else None,
-            would_overflow=trigger == "overflow" or self._would_overflow(tokens),
+            would_overflow=trigger == "overflow" or core.would_overflow(tokens),
         )
 
-    async def _announce(self, request: CompactionRequest) -> None:
-        core = self.core
+    async def _announce(self, work: _Work) -> None:
+        """Tell of the start, once."""
+        if work.is_announced:
+            return
+
+        core, request = self.core, work.request
+        work.is_announced = True
         threshold = None if request.trigger == "engine" else request.threshold
         entry = {
             "trigger": request.trigger,
@@ -194,6 +219,7 @@ class Compactor:
             "input_tokens": request.occupancy,
             "threshold": threshold,
         }
+        message = await self._routine_message(work)
         (ref,) = await core.journal.append(("compaction_started", entry))
         core.publish(
             CompactionStart(
@@ -203,17 +229,64 @@ class Compactor:
                 input_tokens=request.occupancy,
                 threshold=threshold,
                 focus=request.focus,
+                message=message,
             ),
             ref,
         )
 
-    async def _plan(self, request: CompactionRequest) -> CompactionPlan:
-        core = self.core
+    async def _routine_message(self, work: _Work) -> str | None:
+        """Return what the engine wants said of a compaction that nobody asked for by hand."""
+        core, request = self.core, work.request
+        if request.trigger == "manual" or core.host.builtin is not None:
+            return None
+
+        said = await core.host.routine_message(
+            "preflight" if work.due is not None and work.due.at_turn_start else "compress",
+            f"compacting about {request.occupancy:,} tokens",
+            approx_tokens=request.occupancy,
+            threshold_tokens=request.threshold,
+            context_length=core.thresholds.window or UNKNOWN_WINDOW,
+            model=core.worker.client.model,
+        )
+        return core.masked(said) if said is not None else None
+
+    async def _plan(self, work: _Work) -> CompactionPlan:
+        core, request = self.core, work.request
         core.summarizer.on_progress = core.host.touch
         with core.summarizer.attempt():
-            said = await core.memory_host.before_compaction(request.items)
-            plan = await core.host.make_plan(evolve(request, memory_context=said))
+            if await core.host.wants_memory(request):
+                said = await core.memory_host.before_compaction(request.items)
+                request = evolve(request, memory_context=said)
 
+            try:
+                if work.attempt is None:
+                    work.attempt = await core.host.compactions.admit()
+
+                plan = await core.host.make_plan(work.attempt, request)
+                return await self._checked(plan, request)
+            except CompactionError as error:
+                return await self._digest(work, request, error)
+
+    async def _digest(
+        self, work: _Work, request: CompactionRequest, error: CompactionError
+    ) -> CompactionPlan:
+        """Return a digest in place of what an engine could not do, where nothing else would fit.
+
+        The built-in engine has made its own already. Raises `error` where there is none to make.
+        """
+        host = self.core.host
+        if host.builtin is not None or not request.would_overflow:
+            raise error
+
+        plan = await in_thread(lambda: host.digest_plan(request, error))
+        if plan is None:
+            raise error
+
+        work.stood_in = True
+        return await self._checked(plan, request)
+
+    async def _checked(self, plan: CompactionPlan, request: CompactionRequest) -> CompactionPlan:
+        core = self.core
         return await in_thread(
             lambda: checked(
                 plan,
@@ -225,16 +298,18 @@ class Compactor:
 
     # ------------------------------------------------------------------ success
 
-    async def _commit(
-        self, plan: CompactionPlan, request: CompactionRequest, started_s: float, *, in_run: bool
-    ) -> CompactionDone:
-        core = self.core
+    async def _commit(self, plan: CompactionPlan, work: _Work) -> CompactionDone:
+        core, request = self.core, work.request
+        await self._announce(work)
+        if work.attempt is not None and not work.stood_in:
+            work.attempt.begin_commit()
+
         old, before = core.session, tuple(core.worker.history)
         known = set(map(id, before))
         made = (i if id(i) in known else core.worker.as_kept(i) for i in plan.history)
         history = (*made, *before[plan.base_len :])
-        figures = await in_thread(lambda: self._figures(plan, request, history, started_s))
-        new = await self._publish(plan, history, figures, in_run=in_run)
+        figures = await in_thread(lambda: self._figures(plan, work, history))
+        new = await self._publish(plan, history, figures, in_run=work.in_run)
         # From here on the new session is the truth: nothing may fail any more, only be told.
         self._move_to(new, history, plan, request)
         await self._leave(old)
@@ -245,26 +320,22 @@ class Compactor:
             usage=self._usage(plan),
             **figures,
         )
-        await self._tell(done, plan, before)
+        await self._tell(done, plan, before, work.attempt)
         return done
 
     def _figures(
-        self,
-        plan: CompactionPlan,
-        request: CompactionRequest,
-        history: Sequence[Item],
-        started_s: float,
+        self, plan: CompactionPlan, work: _Work, history: Sequence[Item]
     ) -> dict[str, Any]:
         """Return what the log and the event say alike."""
         core = self.core
         return {
-            "trigger": request.trigger,
+            "trigger": work.request.trigger,
             "engine": core.host.name,
             "items_before": len(core.worker.history),
             "items_after": len(history),
             "tokens_before": core.worker.meter.prompt_estimate(),
             "tokens_after": core.tokens_of(history, plan.watermark),
-            "duration_ms": round((time.monotonic() - started_s) * 1000),
+            "duration_ms": round((time.monotonic() - work.started_s) * 1000),
             "generation": plan.generation,
             "method": plan.method,
         }
@@ -371,7 +442,11 @@ class Compactor:
         self.core.publish(Alert(level="warning", message=message))
 
     async def _tell(
-        self, done: CompactionDone, plan: CompactionPlan, before: tuple[Item, ...]
+        self,
+        done: CompactionDone,
+        plan: CompactionPlan,
+        before: tuple[Item, ...],
+        attempt: Attempt | None,
     ) -> None:
         core = self.core
         old_id, new_id = done.old_session_id, done.new_session_id
@@ -386,14 +461,15 @@ class Compactor:
                 f"{core.masked(plan.failure.message)}{off}"
             )
 
-        await core.host.boundary(old_id, new_id, before, platform="pod", conversation_id=core.name)
+        await core.host.boundary(attempt, before, new_id, done.tokens_after)
         await core.memory_host.compacted(old_id, new_id, before)
 
     # ------------------------------------------------------------------ failure
 
-    async def _failed(self, request: CompactionRequest, error: CompactionError) -> None:
+    async def _failed(self, work: _Work, error: CompactionError) -> None:
         """Count a failure, log it and tell of it; what the store raises comes after that."""
-        core, memory = self.core, self.core.memory
+        core, memory, request = self.core, self.core.memory, work.request
+        await self._announce(work)
         memory.failed(error, at_window=request.would_overflow)
         message = core.masked(error.message)
         entry = {

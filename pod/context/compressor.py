@@ -13,6 +13,7 @@ from pod.compaction.digest import digest
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest, Sizes
 from pod.compaction.prompts import prompts_digest
 from pod.compaction.summary import Assignment, Summarize, Written, output_cap, write_summary
+from pod.compaction.thresholds import thresholds_for
 from pod.context.bridge import from_messages
 from pod.context.engine import ContextEngine, sanitize_memory_context
 from pod.context.errors import BridgeError
@@ -81,7 +82,7 @@ class Compressor(ContextEngine):
             if not request.would_overflow:
                 raise
 
-            return self._digest_plan(cut, covered, request, error)
+            return self.digest_plan(request, error)
 
         return self._plan(cut, written, request)
 
@@ -115,9 +116,18 @@ class Compressor(ContextEngine):
             prompt_digest=prompts_digest(),
         )
 
-    def _digest_plan(
-        self, cut: Cut, covered: list[Item], request: CompactionRequest, error: CompactionError
-    ) -> CompactionPlan:
+    def digest_plan(
+        self, request: CompactionRequest, error: CompactionError
+    ) -> CompactionPlan | None:
+        """Return a plan with a digest where a summary should be, for no model could write one.
+
+        `error` says why. None where there is nothing to cut.
+        """
+        cut = self.cut(request)
+        if cut is None:
+            return None
+
+        covered = cut.covered(apply_prune(request.items, request.watermark))
         tokens = output_cap(request.threshold, self._desk.window())
         text = digest(covered, int(tokens * DIGEST_BYTES_PER_TOKEN))
         return CompactionPlan(
@@ -137,8 +147,27 @@ class Compressor(ContextEngine):
 
     # ------------------------------------------------------------------ the engine contract
 
+    def update_model(
+        self,
+        model: str,
+        context_length: int,
+        base_url: str = "",
+        api_key: object = "",
+        provider: str = "",
+        api_mode: str = "",
+    ) -> None:
+        """Take the model in force; the threshold is the manifest's, not a share of the window."""
+        limits = thresholds_for(
+            self._desk.settings, provider=provider, model=model, window=context_length
+        )
+        self.context_length = context_length
+        self.threshold_tokens = limits.compact or 0
+
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """Take the newest measured sizes."""
+        """Take the newest measured sizes; a response without any changes nothing."""
+        if not usage:
+            return
+
         self.last_prompt_tokens = usage.get("prompt_tokens") or 0
         self.last_completion_tokens = usage.get("completion_tokens") or 0
         self.last_total_tokens = usage.get("total_tokens") or 0

@@ -35,6 +35,27 @@ class CompressArguments:
         )
 
 
+def overrides(engine: object, hook: str) -> bool:
+    """Tell whether an engine brings a hook of its own, so that a default costs nothing."""
+    bound = getattr(engine, hook, None)
+    if not callable(bound):
+        return False
+
+    # A hook assigned to the instance is no method, and nobody's default.
+    return getattr(bound, "__func__", None) is not getattr(ContextEngine, hook)
+
+
+def accepted_keywords(
+    function: Callable[..., object], candidates: Mapping[str, object], *, positional: int
+) -> dict[str, object]:
+    """Return those of `candidates` that `function` takes beside its first `positional` arguments.
+
+    One that says nothing about itself is given them all.
+    """
+    parameters = _parameters(function)
+    return dict(candidates) if parameters is None else _accepted(parameters, candidates, positional)
+
+
 def compress_arguments(
     engine: ContextEngine,
     *,

@@ -137,6 +137,10 @@ class EngineThread:
             else:
                 self._jobs.put(None)
 
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, on whatever thread, once the last call has ended; at once if it has."""
+        self._ended.add_done_callback(lambda _: callback())
+
     async def aclose(self, timeout_s: float) -> bool:
         """Close, and return whether all calls ended within `timeout_s`."""
         self.close()
@@ -177,6 +181,58 @@ class EngineThread:
         self._ended.set_result(None)
 
 
+class Slot:
+    """A place in the pool, for calls that are one after the other. Let go of it when done."""
+
+    def __init__(self, on_free: Callable[[], None]) -> None:
+        self._on_free = on_free
+        self._lock = threading.Lock()
+        self._running = 0
+        self._is_let_go = False
+
+    def run(self, function: Callable[[], T]) -> Future[T]:
+        """Begin `function` in a thread and return its future, which raises as it does.
+
+        Raises:
+            RuntimeError: The system gives no thread.
+        """
+        job = _Job(function)
+
+        def work() -> None:
+            try:
+                job.run()
+            finally:
+                self._ended()
+
+        with self._lock:
+            self._running += 1
+
+        try:
+            _daemon(work, "compaction")
+        except RuntimeError:  # The system gives no thread.
+            self._ended()
+            raise
+
+        return job.future
+
+    def let_go(self) -> None:
+        """Give the place back; idempotent. A call that goes on keeps it until it ends."""
+        with self._lock:
+            is_free = self._running == 0 and not self._is_let_go
+            self._is_let_go = True
+
+        if is_free:
+            self._on_free()
+
+    def _ended(self) -> None:
+        with self._lock:
+            self._running -= 1
+            is_free = self._running == 0 and self._is_let_go
+
+        if is_free:
+            self._on_free()
+
+
 class CompactionPool:
     """At most `workers` calls at once, each in a daemon thread; a slot is free when its call ends.
 
@@ -188,22 +244,18 @@ class CompactionPool:
         self._free = workers
         self._waiting: deque[Future[None]] = deque()
 
-    def try_submit(self, function: Callable[[], T]) -> Future[T] | None:
-        """Begin `function` and return its future, or return None while all slots are taken.
-
-        The future raises as `EngineThread.call` does. Await it with `asyncio.wrap_future`, or
-        under limits with `Fence.wait`.
-        """
+    def reserve(self) -> Slot | None:
+        """Return a slot, or None while all are taken."""
         with self._lock:
             if self._free == 0:
                 return None
 
             self._free -= 1
 
-        return self._begin(function)
+        return Slot(self._release)
 
-    async def submit_when_free(self, function: Callable[[], T]) -> Future[T]:
-        """Wait for a slot, first come first served, begin `function` and return its future."""
+    async def reserve_when_free(self) -> Slot:
+        """Wait for a slot, first come first served, and return it."""
         with self._lock:
             turn: Future[None] = Future()
             if self._free > 0:
@@ -219,24 +271,20 @@ class CompactionPool:
             self._give_back(turn)
             raise
 
-        return self._begin(function)
+        return Slot(self._release)
 
-    def _begin(self, function: Callable[[], T]) -> Future[T]:
-        job = _Job(function)
+    def try_submit(self, function: Callable[[], T]) -> Future[T] | None:
+        """Begin `function` and return its future, or return None while all slots are taken.
 
-        def work() -> None:
-            try:
-                job.run()
-            finally:
-                self._release()
+        The future raises as `EngineThread.call` does. Await it with `asyncio.wrap_future`, or
+        under limits with `Fence.wait`.
+        """
+        slot = self.reserve()
+        return None if slot is None else _run_alone(slot, function)
 
-        try:
-            _daemon(work, "compaction")
-        except RuntimeError:  # The system gives no thread.
-            self._release()
-            raise
-
-        return job.future
+    async def submit_when_free(self, function: Callable[[], T]) -> Future[T]:
+        """Wait for a slot, first come first served, begin `function` and return its future."""
+        return _run_alone(await self.reserve_when_free(), function)
 
     def _release(self) -> None:
         with self._lock:
@@ -253,6 +301,13 @@ class CompactionPool:
                 return
 
         self._release()
+
+
+def _run_alone(slot: Slot, function: Callable[[], T]) -> Future[T]:
+    try:
+        return slot.run(function)
+    finally:
+        slot.let_go()
 
 
 @functools.cache

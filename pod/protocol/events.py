@@ -179,6 +179,8 @@ class CompactionStart(EventData):
     threshold: int | None = None
     """The trigger's own threshold; None where an engine decided by itself."""
     focus: str | None = None
+    message: str | None = None
+    """What the engine wants said of it in place of the usual line; empty: nothing."""
 
 
 class CompactionDone(EventData):

@@ -12,6 +12,7 @@ import pytest
 from pod.protocol import EngineNotice
 from session_store import SessionStoreError
 from tests.fake_provider import Asked, Say, serving
+from tests.pod.desk import until
 from tests.pod.full_disk import files_no_larger_than
 from tests.pod.pods import chat, living, manifest, pointer, prose
 
@@ -140,7 +141,7 @@ async def test_a_launch_that_fails_leaves_the_engine_to_the_next_one(
             async with living(changed, home, resume=pointer(home)):
                 pass
 
-        assert not [t for t in threading.enumerate() if t.name.startswith("engine-")]
+        until(lambda: not [t for t in threading.enumerate() if t.name.startswith("engine-")])
         async with living(changed, home, resume=pointer(home)) as story:
             assert story.pod.status().engine == "diary"
             assert not story.of(EngineNotice)

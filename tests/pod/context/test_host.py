@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from pod.compaction.plan import CompactionRequest
+from pod.compaction.plan import CompactionPlan, CompactionRequest
+from pod.context.decisions import Situation
 from pod.context.engine import ContextEngine, JsonDict, Message
+from pod.context.facts import Beginning
 from pod.context.host import EngineHost, ModelFacts
 from pod.context.threads import CompactionPool
 from tests.pod.compaction.stories import an_answer
@@ -62,6 +64,14 @@ def asking(items: tuple[Item, ...] = ITEMS, **more: Any) -> CompactionRequest:
     return CompactionRequest(**(numbers | more))
 
 
+async def planned(host: EngineHost, request: CompactionRequest) -> CompactionPlan:
+    attempt = await host.compactions.admit()
+    try:
+        return await host.make_plan(attempt, request)
+    finally:
+        host.compactions.close(attempt)
+
+
 # ------------------------------------------------------------------ compress and its arguments
 
 
@@ -75,8 +85,8 @@ async def test_memory_reaches_an_engine_that_takes_it() -> None:
 
     told: list[str] = []
     host = hosting(Remembering(), told)
-    await host.make_plan(asking(memory_context="password=hunter2-hunter2 and likes tea"))
-    await host.make_plan(asking())
+    await planned(host, asking(memory_context="password=hunter2-hunter2 and likes tea"))
+    await planned(host, asking())
     assert "likes tea" in given[0]["memory_context"]
     assert "memory_context" not in given[1], "blank memory is never passed"
     assert not told
@@ -95,7 +105,7 @@ async def test_memory_that_an_engine_does_not_take_is_told_once_word_for_word() 
     told: list[str] = []
     host = hosting(engine, told)
     for _ in range(2):
-        await host.make_plan(asking(memory_context="likes tea"))
+        await planned(host, asking(memory_context="likes tea"))
         await asyncio.sleep(0)
 
     warning = (
@@ -142,15 +152,17 @@ async def test_every_call_is_made_inside_of_around_in_the_thread_that_makes_it()
 
     seen: list[str] = []
     host = hosting(Watched(), [], around=around)
-    await host.start("s1", model=ModelFacts("m", 1_000), after="s0", hermes_home="/h")
+    await host.introduce(ModelFacts("m", 1_000), "s1")
+    await host.start(Beginning("s1", "/h", left="s0"))
     host.after_response(Usage(10, 2))
-    await host.wants_compaction(10)
-    await host.make_plan(asking())
-    await host.boundary("s1", "s2", ITEMS)
+    await host.wants_compaction(Situation(ITEMS, 10, 10))
+    await planned(host, asking())
+    await host.boundary(None, ITEMS, "s2", 5)
     (tool,) = await host.tools(lambda: ITEMS)
     await tool.call({})
-    await host.turn_complete(ITEMS, Usage(1, 1))
+    await host.turn_complete(ITEMS)
     await host.end("s2", ITEMS)
+    host.let_go()
     wanted = {
         "update_model",
         "on_session_reset",
