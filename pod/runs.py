@@ -21,7 +21,7 @@ from pod.protocol.events import Outcome, Trigger
 from session_store import SessionStoreError
 from worker.errors import ContextOverflow, ProviderRefused
 from worker.foreign import uninterrupted
-from worker.items import AssistantMessage, Item, UserMessage, new_uid
+from worker.items import AssistantMessage, Item, UserMessage, is_turn_start
 from worker.llm.types import Usage as MeasuredUsage
 from worker.worker import WorkerResult
 
@@ -82,8 +82,6 @@ class RunDriver:
     _steering: Steering = field(factory=Steering, init=False)
     _recovered_at: int | None = field(default=None, init=False)
     """How long the history was that the last compaction for an overflow made, in this run."""
-    _turn_id: str = field(default="", init=False)
-    """What the engine is told that this run is called."""
     _spent: MeasuredUsage = field(default=_NO_USAGE, init=False)
     """What this run's requests were measured to use, all together."""
     _cost: float | None = field(default=None, init=False)
@@ -110,7 +108,6 @@ class RunDriver:
         self.compactor.new_run()
         self._steering = steering or Steering()
         self._recovered_at = None
-        self._turn_id = new_uid()
         self._spent, self._cost = _NO_USAGE, None
         shown = core.masked(text) if text is not None else None
         core.publish(RunStart(session_id=core.session.session_id, input=shown))
@@ -295,7 +292,7 @@ class RunDriver:
 
         await core.host.turn_complete(
             tuple(core.worker.history),
-            turn_id=self._turn_id,
+            turn_id=_turn_id(core.worker.history),
             task_id=core.session.session_id,
             turn_exit_reason=result.outcome,
             interrupted=result.outcome == "cancelled",
@@ -353,6 +350,11 @@ def _trigger_of(result: WorkerResult) -> Trigger | None:
             return result.yielded_for
         case _:
             return None
+
+
+def _turn_id(history: Sequence[Item]) -> str:
+    """Return the uid of the message that the newest turn began with, as hooks are told it too."""
+    return next((item.uid for item in reversed(history) if is_turn_start(item)), "")
 
 
 def _has_answer(items: Sequence[Item]) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
-from attrs import asdict, define, evolve, field
+from attrs import define, evolve, field
 
 from pod.compaction.due import Due, WhenDue
+from pod.compaction.figures import entry_of, figures_of, usage_of
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.compaction.result import checked
 from pod.compaction.state import FLOOR_DOMAIN, floors_payload
@@ -25,7 +26,6 @@ from pod.protocol import (
     CompactionFailed,
     CompactionStart,
     SessionChanged,
-    Usage,
 )
 from pod.protocol.events import Trigger
 from session_store import InvalidHistory, Session, SessionStoreError
@@ -48,6 +48,11 @@ class _Work:
     is_announced: bool = field(default=False, init=False)
     stood_in: bool = field(default=False, init=False)
     """Whether a digest takes the place of what the engine should have made."""
+
+    @property
+    def duration_s(self) -> float:
+        """For how long it has been going on."""
+        return time.monotonic() - self.started_s
 
     @property
     def is_optional(self) -> bool:
@@ -308,7 +313,11 @@ class Compactor:
         known = set(map(id, before))
         made = (i if id(i) in known else core.worker.as_kept(i) for i in plan.history)
         history = (*made, *before[plan.base_len :])
-        figures = await in_thread(lambda: self._figures(plan, work, history))
+        figures = await in_thread(
+            lambda: figures_of(
+                core, plan, history, trigger=request.trigger, duration_s=work.duration_s
+            )
+        )
         new = await self._publish(plan, history, figures, in_run=work.in_run)
         # From here on the new session is the truth: nothing may fail any more, only be told.
         self._move_to(new, history, plan, request)
@@ -317,28 +326,11 @@ class Compactor:
             old_session_id=old.session_id,
             new_session_id=new.session_id,
             compacted_from=(old.session_id, old.head.hash),
-            usage=self._usage(plan),
+            usage=usage_of(core, plan),
             **figures,
         )
         await self._tell(done, plan, before, work.attempt)
         return done
-
-    def _figures(
-        self, plan: CompactionPlan, work: _Work, history: Sequence[Item]
-    ) -> dict[str, Any]:
-        """Return what the log and the event say alike."""
-        core = self.core
-        return {
-            "trigger": work.request.trigger,
-            "engine": core.host.name,
-            "items_before": len(core.worker.history),
-            "items_after": len(history),
-            "tokens_before": core.worker.meter.prompt_estimate(),
-            "tokens_after": core.tokens_of(history, plan.watermark),
-            "duration_ms": round((time.monotonic() - work.started_s) * 1000),
-            "generation": plan.generation,
-            "method": plan.method,
-        }
 
     async def _publish(
         self,
@@ -350,7 +342,7 @@ class Compactor:
     ) -> Session:
         """Write the new session whole, and return it. Raises `CompactionError`."""
         core, old = self.core, self.core.session
-        fields = {"old": old.session_id, **figures, **self._entry(plan, in_run=in_run)}
+        fields = {"old": old.session_id, **figures, **entry_of(core, plan, in_run=in_run)}
         start = {"system_prompt": core.worker.system_prompt, "config": dict(core.config)}
         try:
             if in_run:
@@ -372,39 +364,6 @@ class Compactor:
         except SessionStoreError as error:
             message = f"the new session could not be written: {error}"
             raise CompactionError("storage", message) from error
-
-    def _cost(self, plan: CompactionPlan) -> float | None:
-        """Return what the summary cost, in US dollars, where that is known."""
-        if plan.usage is None:
-            return None
-
-        return self.core.prices(plan.usage, self.core.summarizer.client(), plan.model)
-
-    def _usage(self, plan: CompactionPlan) -> Usage | None:
-        if plan.usage is None:
-            return None
-
-        return Usage(**asdict(plan.usage), model=plan.model or None, cost=self._cost(plan))
-
-    def _entry(self, plan: CompactionPlan, *, in_run: bool) -> dict[str, Any]:
-        fields: dict[str, Any] = {
-            "usage": asdict(plan.usage) if plan.usage else None,
-            "cost": self._cost(plan),
-            "model": plan.model,
-            "prompt_digest": plan.prompt_digest,
-        }
-        if in_run:
-            fields["in_run"] = True
-
-        if plan.failure is not None:
-            failures, disabled = self.core.memory.after(plan.failure)
-            fields |= {
-                "reason": plan.failure.reason,
-                "consecutive_failures": failures,
-                "disabled": disabled,
-            }
-
-        return fields
 
     def _move_to(
         self,
