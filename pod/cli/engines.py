@@ -28,6 +28,7 @@ class EngineGroup(LazyGroup):
     known = {  # noqa: RUF012  read-only by its type in the base class
         "list": Known("pod.cli.engines:list_engines", "List the engines; none of them is loaded."),
         "show": Known("pod.cli.engines:show", "Show what is known of one, without loading it."),
+        "check": Known("pod.cli.engine_check:check", "Hold an engine to the contract."),
         "command": Known("pod.cli.engine_command:command", "Run a slash command of an engine's."),
     }
 
@@ -100,7 +101,7 @@ def _named_by(manifest: str) -> str:
 def _meant(name: str, infos: list[EngineInfo]) -> EngineInfo | None:
     """Return the engine that `name` means, as a launch would find it."""
     by_name = (info for info in infos if info.name == name)
-    declared = (info for info in infos if info.declared_name == name)
+    declared = (info for info in infos if name and info.declared_name == name)
     return next(by_name, None) or next(declared, None)
 
 

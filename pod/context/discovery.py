@@ -91,7 +91,7 @@ def find_plugin(
 
 
 def _named(name: str, found: Iterator[EngineInfo]) -> EngineInfo | None:
-    infos = list(found)
+    infos = list(found) if name else []  # What has no name cannot be meant.
     by_name = (info for info in infos if info.name == name)
     declared = (info for info in infos if info.declared_name == name)
     return next(by_name, None) or next(declared, None)

@@ -145,7 +145,7 @@ def _notices(
 
     yield from registration.told
     if failure is not None:
-        yield f"Plugin '{info.name}': register() raised {reason_of(failure)}; going on without"
+        yield f"Plugin '{info.name}': register() failed ({reason_of(failure)}); going on without it"
 
     if registration.unused:
         unused = ", ".join(registration.unused)
