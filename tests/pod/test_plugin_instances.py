@@ -1,0 +1,253 @@
+"""A plugin's engine in whole pods: which one a pod gets, of what options, what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pod.errors import PluginFailed
+from pod.protocol import EngineNotice
+from tests.fake_provider import counting, serving
+from tests.pod.plugin_folders import install, notes, use
+from tests.pod.pods import Story, living, manifest
+
+pytestmark = pytest.mark.anyio
+
+SHARED = """
+class Shared(Calm):
+    def update_model(self, model, context_length, **kwargs):
+        super().update_model(model, context_length, **kwargs)
+        self.model = f"{{model}} of {{context_length}}"
+        note("model", engine=id(self), is_shared=self is THE_ONE, said=self.model)
+
+    def on_turn_complete(self, messages, usage=None, **kwargs):
+        note("turn", engine=id(self), said=self.model)
+
+{hook}
+
+THE_ONE = Shared()
+
+
+def register(ctx):
+    ctx.register_context_engine(THE_ONE)
+"""
+
+
+@pytest.fixture
+def noted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that a plugin writes down what it is told in."""
+    monkeypatch.setenv("NOTES", str(home / "notes.jsonl"))
+    return home / "notes.jsonl"
+
+
+def notices(story: Story) -> list[str]:
+    return [notice.message for notice in story.of(EngineNotice)]
+
+
+# ------------------------------------------------------------------ one engine, one pod
+
+
+@pytest.mark.parametrize(
+    "hook", ["", "    def clone_for_agent(self):\n        return type(self)()\n"]
+)
+async def test_a_childs_model_never_touches_its_parents(home: Path, noted: Path, hook: str) -> None:
+    """One object for all, as a plugin has it: fork, let the child have another model, go on."""
+    install(home, SHARED.format(hook=hook))
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            await story.turns("one")
+            parent = notes(noted)[-1]
+            assert parent["said"] == "fake of 200000"
+            other = manifest(home, served.base_url, use(), window=50_000, name="other")
+            async with living(other, home, resume=await story.pod.fork_session()) as child:
+                await child.turns("two")
+                of_child = notes(noted)[-1]
+                assert of_child["said"] == "fake of 50000"
+                assert of_child["engine"] != parent["engine"]
+                assert not notices(child)
+
+            await story.turns("three")
+            assert notes(noted)[-1] == parent
+
+    told = [entry for entry in notes(noted) if entry["what"] == "model"]
+    assert len({entry["engine"] for entry in told}) == len(told) == 2
+    assert not any(entry["is_shared"] for entry in told), "what the plugin holds is left alone"
+
+
+async def test_a_child_that_can_have_no_engine_of_its_own_is_told_so_once(
+    home: Path, noted: Path
+) -> None:
+    hook = "    def clone_for_agent(self):\n        raise ValueError('only one')\n"
+    install(home, SHARED.format(hook=hook))
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            async with await story.pod.fork() as child:
+                assert child.status().engine == "compressor"
+                assert (await child.run("two")).outcome == "finished"
+
+            second = manifest(home, served.base_url, use(), name="second")
+            async with living(second, home) as other:
+                (told,) = notices(other)
+                assert told.startswith(
+                    "Context engine 'calm' could not be safely copied for this agent "
+                    "(ValueError: only one) — falling back to built-in compressor."
+                )
+
+            assert story.pod.status().engine == "calm"
+
+
+# ------------------------------------------------------------------ which one, and why not
+
+
+async def test_the_word_compressor_never_activates_a_plugin(home: Path, noted: Path) -> None:
+    install(home, "note('imported')\n", name="compressor")
+    with serving(counting) as served:
+        path = manifest(home, served.base_url, use("compressor"))
+        async with living(path, home) as story:
+            assert story.pod.status().engine == "compressor"
+            assert not notices(story)
+
+    assert not noted.exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (None, "Context engine 'calm' not found — falling back to built-in compressor"),
+        (
+            "import nothing_like_it",
+            (
+                "Failed to load context engine 'calm': it needs the module 'nothing_like_it', which "
+                "is not installed — falling back to built-in compressor"
+            ),
+        ),
+        (
+            "Calm = None\ndef register(ctx): pass",
+            (
+                "Context engine 'calm' loaded but no engine instance found: it registers none, and "
+                "defines no ContextEngine that can be made without arguments"
+                " — falling back to built-in compressor"
+            ),
+        ),
+    ],
+)
+async def test_an_engine_that_cannot_be_had_is_told_with_the_manifests_line(
+    home: Path, source: str | None, told: str
+) -> None:
+    if source is not None:
+        install(home, source)
+    with serving(counting) as served:
+        path = manifest(home, served.base_url, use())
+        line = path.read_text().splitlines().index('engine = "calm"') + 1
+        async with living(path, home) as story:
+            assert notices(story) == [f"{told} ({path}, line {line})"]
+            assert (await story.pod.run("one")).outcome == "finished"
+
+
+async def test_what_a_plugin_does_wrong_at_registration_is_told_to_people(home: Path) -> None:
+    install(
+        home,
+        """
+        def register(ctx):
+            ctx.register_context_engine(object())
+            ctx.register_context_engine(Calm())
+            ctx.register_context_engine(Calm())
+            ctx.register_memory_provider(object())
+        """,
+    )
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            assert [message.partition(" tried to register ")[2] for message in notices(story)] == [
+                "a context engine that does not inherit from ContextEngine. Ignoring.",
+                (
+                    "a context engine, but one is already registered. Only one context engine plugin "
+                    "is allowed."
+                ),
+                "",
+            ]
+            assert notices(story)[-1] == (
+                "Plugin 'calm' has a memory provider too; [memory] provider = \"calm\" uses it"
+            )
+
+
+# ------------------------------------------------------------------ options
+
+
+async def test_options_reach_the_engine_and_what_nobody_takes_is_told(home: Path) -> None:
+    install(
+        home,
+        """
+        class Deep(Calm):
+            def __init__(self, depth=1):
+                self.depth = depth
+
+            def get_status(self):
+                return {**super().get_status(), "depth": self.depth, "last": self.protect_last_n}
+
+        Calm = None
+        """,
+    )
+    more = "[context.options]\ndepth = 3\nprotect_last_n = 9\nheight = 2\n"
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use(more=more)), home) as story:
+            assert notices(story) == [
+                (
+                    "Context engine 'calm' did not take the option 'height': no keyword or attribute "
+                    "of the engine has that name, and its plugin did not ask"
+                )
+            ]
+            engine = story.pod.status()
+            assert engine.engine == "calm"
+
+
+async def test_options_for_the_built_in_engine_are_told_to_be_none(home: Path) -> None:
+    with serving(counting) as served:
+        path = manifest(home, served.base_url, "[context.options]\ndepth = 3\n")
+        async with living(path, home) as story:
+            assert notices(story) == [
+                (
+                    "the built-in compressor takes no options, and was given 'depth'; its settings "
+                    "are those of [compaction]"
+                )
+            ]
+
+
+# ------------------------------------------------------------------ tools that are counted on
+
+TOOLED = """
+class Tooled(Calm):
+    def get_tool_schemas(self):
+        return [{"name": "look", "description": "d", "parameters": {}}]
+
+Calm = None
+"""
+
+
+@pytest.mark.parametrize("word", ["allow", "ask", "deny"])
+async def test_a_tool_that_the_manifest_names_and_the_engine_has_is_there(
+    home: Path, word: str
+) -> None:
+    install(home, TOOLED)
+    extra = use() + f'[permissions]\ntools = {{ look = "{word}" }}\n'
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, extra), home) as story:
+            assert story.pod.status().engine == "calm"
+
+
+async def test_a_tool_that_nobody_brings_is_an_error_at_the_start(home: Path) -> None:
+    install(home, TOOLED)
+    extra = use() + '[permissions]\ntools = { look = "allow", lok = "ask" }\n'
+    with serving(counting) as served:
+        path = manifest(home, served.base_url, extra)
+        line = path.read_text().splitlines().index("[permissions]") + 2
+        with pytest.raises(PluginFailed) as caught:
+            async with living(path, home):
+                pass
+
+        assert caught.value.message == (
+            f"{path}, line {line}: permissions.tools names the tool lok, and neither the manifest "
+            "nor the engine 'calm' brings one of that name"
+        )
+        assert "there are look" in caught.value.hint
+        assert not served.asked
