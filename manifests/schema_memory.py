@@ -10,7 +10,7 @@ from pydantic import Field
 from ._expansion import PathText
 from ._options import Options
 from ._patterns import ENGINE_NAME
-from ._section import Rule, Section
+from ._section import Rule, Seconds, Section
 
 FILE_OPTIONS: Mapping[str, tuple[int, int]] = {
     "prompt_max_bytes": (0, 65_536),
@@ -27,6 +27,9 @@ class MemorySection(Section):
     folder: PathText | None = None
     """Where the provider keeps its data, relative to the manifest; pods that name the same folder
     share it. Default: `memory/<provider>/` under the home, where `file` has a folder a pod."""
+    timeout_seconds: Seconds = 8
+    """How long the pod waits for the provider before it goes on without what it would have said;
+    three times as long at its start and before a compaction."""
     options: Options = {}
     """Handed to the provider as they are. `file` takes `prompt_max_bytes` and `recall_max_bytes`:
     how much of the memory is shown in the system prompt, and with a prompt that it fits."""

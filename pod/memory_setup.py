@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from pod.memory.host import MemoryHost, MemorySettings
+from pod.memory.host import Limits, MemoryHost, MemorySettings
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
 from worker.tools import Tool
@@ -48,7 +48,7 @@ def memory_host(loaded: LoadedManifest, home: Home, masker: Masker, *, model: st
         options=section.options,
         is_home_named=section.folder is not None,
     )
-    return MemoryHost(settings, masker)
+    return MemoryHost(settings, masker, limits=Limits(section.timeout_seconds))
 
 
 async def open_memory(

@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 
 from pod.context.bridge import to_messages
 from pod.context.engine import sanitize_memory_context
+from pod.context.errors import EngineInterrupted
 from pod.context.threads import EngineThread
 from session_store.masking import Masker
 from worker.items import Item, SystemNote, UserMessage, is_turn_start
@@ -58,17 +59,18 @@ class MemorySettings:
 class Limits:
     """How long the pod waits for a provider, in seconds, before it goes on without it."""
 
-    start_s: float = 30.0
-    """For its import and its `initialize`; past it the pod has no memory in this launch."""
-    recall_s: float = 8.0
-    """For `prefetch`, the tools' schemas and the block of the system prompt."""
-    before_compaction_s: float = 30.0
-    switch_s: float = 5.0
-    """For it to follow to another session."""
-    close_s: float = 10.0
-    """For everything that is still to be handed over at the end."""
-    stuck_s: float = 300.0
-    """For how long one call may take note of something before no more is handed over."""
+    call_s: float = 8.0
+    """For what it is asked, to follow to another session, and for all that is left at the end."""
+
+    @property
+    def long_s(self) -> float:
+        """For its import with its `initialize`, and before a compaction: models may be asked."""
+        return 3 * self.call_s
+
+    @property
+    def stuck_s(self) -> float:
+        """How long it may take note of one thing before it is handed no more."""
+        return 30 * self.call_s
 
 
 def _unheard(message: str) -> None:
@@ -139,7 +141,7 @@ class MemoryHost:
         if reason is not None:
             await self._switch(session_id, parent_id, reason)
 
-        text = await self._ask("system_prompt_block", self.limits.recall_s)
+        text = await self._ask("system_prompt_block", self.limits.call_s)
         self.block = self.masker.mask(shown(text, BLOCK_MAX_BYTES))
 
     async def _load(self, settings: MemorySettings, session_id: str, parent_id: str) -> None:
@@ -161,11 +163,11 @@ class MemoryHost:
                 return _begun(settings, session_id, kwargs)
 
         try:
-            self._provider = await self._reading.call(begin, timeout_s=self.limits.start_s)
+            self._provider = await self._reading.call(begin, timeout_s=self.limits.long_s)
         except MemoryUnavailable as error:
             self.notice(error.notice)
         except TimeoutError:
-            slow = f"it was not ready after {self.limits.start_s:g} s"
+            slow = f"it was not ready after {self.limits.long_s:g} s"
             self.notice(MemoryUnavailable(settings.provider, slow).notice)
         except Exception as error:  # noqa: BLE001  # supervision point of a provider's code
             self.notice(MemoryUnavailable(settings.provider, said(error)).notice)
@@ -221,7 +223,7 @@ class MemoryHost:
                 with suppress(RuntimeError):  # On a closed loop nobody waits any more.
                     loop.call_soon_threadsafe(done.set)
 
-        limit_s = self.limits.switch_s
+        limit_s = self.limits.call_s
         is_busy = self._noting.busy_s > limit_s
         if not self._post("on_session_switch", follow) or is_busy:
             return
@@ -246,7 +248,7 @@ class MemoryHost:
             if left is not None:
                 self._post("on_session_end", lambda: self._end(left[1]))
             self._post("shutdown", lambda: self._hook("shutdown"))
-            if not await self._noting.aclose(self.limits.close_s):
+            if not await self._noting.aclose(self.limits.call_s):
                 self._warn("close", self._unfinished())
 
         self.let_go()
@@ -263,7 +265,7 @@ class MemoryHost:
     def _unfinished(self) -> str:
         waiting = len(self._turns)
         lost = f"; {waiting} of the last runs were not handed over" if waiting else ""
-        return f"was still busy {self.limits.close_s:g} s after the end and is left behind{lost}"
+        return f"was still busy {self.limits.call_s:g} s after the end and is left behind{lost}"
 
     # ------------------------------------------------------------------ around a run
 
@@ -277,12 +279,12 @@ class MemoryHost:
             return ""
 
         self._recalled_for = prompt.uid
-        await self._ask("on_turn_start", self.limits.recall_s, turn, prompt.text, platform="pod")
+        await self._ask("on_turn_start", self.limits.call_s, turn, prompt.text, platform="pod")
         if is_trivial_prompt(prompt.text):
             return ""
 
         text = await self._ask(
-            "prefetch", self.limits.recall_s, prompt.text, session_id=self._session_id
+            "prefetch", self.limits.call_s, prompt.text, session_id=self._session_id
         )
         if text is not None and not isinstance(text, str):
             self._warn("prefetch", f"prefetch returned {type(text).__name__}, not text")
@@ -315,12 +317,12 @@ class MemoryHost:
         def extract() -> object:
             return self._hook("on_pre_compress", to_messages(history))
 
-        limit_s = self.limits.before_compaction_s
+        limit_s = self.limits.long_s
         return sanitize_memory_context(await self._read("on_pre_compress", limit_s, extract))
 
     async def tools(self) -> list[Tool]:
         """Return the provider's tools, wrapped."""
-        schemas = await self._ask("get_tool_schemas", self.limits.recall_s)
+        schemas = await self._ask("get_tool_schemas", self.limits.call_s)
         if not schemas:
             return []
 
@@ -485,5 +487,8 @@ def _output(answer: object) -> ToolOutput:
 
 def said(error: BaseException) -> str:
     """Return an error's type and what it says, in one line."""
+    if isinstance(error, EngineInterrupted) and error.__cause__ is not None:
+        error = error.__cause__  # What raised it is of more interest than who caught it.
+
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
