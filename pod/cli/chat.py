@@ -1,4 +1,4 @@
-"""A conversation on a terminal: lines in, answers out, until the person leaves."""
+"""A conversation on a terminal: a pod of this process, and the view of it that `attach` has too."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pod.pod import Pod
-from worker.text import is_blank
 
-from .chat_commands import Leave, carry_out
 from .complaints import complaints_on_stderr
 from .conversation import Conversation
-from .failures import INTERRUPTED
-from .line_reader import LineReader
+from .failures import launching
+from .interrupts import Interrupts
 from .listing import say
+from .oneshot import Launch
 from .options import RunOptions, chosen_session
+from .viewing import Showing, make_view, show
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
     from pod.home import Home
-
-_PROMPT = "> "
-_AGAIN = "(Ctrl-C once more leaves)"
 
 
 def talk(options: RunOptions, loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> int:
@@ -31,52 +28,41 @@ def talk(options: RunOptions, loaded: LoadedManifest, home: Home, env: Mapping[s
     Raises what launching raises.
     """
     session_id = chosen_session(options, loaded, home)
+    pod = Pod(loaded, home=home, env=env, resume=session_id)
     with complaints_on_stderr(), asyncio.Runner() as runner:
-        pod = Pod(loaded, home=home, env=env, resume=session_id)
-        conversation = Conversation(options, home, env, runner, loaded, pod)
-        conversation.open()
-        if conversation.signal_code is not None:
-            say("cancelled", err=True)
-            return conversation.signal_code
+        return runner.run(_talk(Conversation(options, home, env, loaded, pod)))
 
+
+async def _talk(conversation: Conversation) -> int:
+    code = await _launched(conversation)
+    if code is not None:
+        say("cancelled", err=True)
+        return code
+
+    showing = Showing(
+        home=conversation.home.root,
+        env=conversation.env,
+        commands=conversation.commands,
+        is_verbose=conversation.options.verbose,
+        retained_turns=conversation.retained_turns,
+    )
+    conversation.attend()
+    try:
+        return await show(make_view(conversation.pod, showing))
+    finally:
+        with Interrupts(conversation.pod.cancel):  # a second one ends the process
+            await conversation.close()
+
+
+async def _launched(conversation: Conversation) -> int | None:
+    """Launch the pod; return the exit code of the signal that came first, if one did."""
+    launch = Launch(conversation.pod)
+    with Interrupts(launch.cancel) as interrupts:
         try:
-            with LineReader(home.root / "chat_history") as reader:
-                return _talk(conversation, reader)
-        finally:
-            conversation.close()
+            with launching(conversation.options.manifest):
+                await launch.start()
+        except asyncio.CancelledError:
+            if interrupts.exit_code is None:
+                raise
 
-
-def _talk(conversation: Conversation, reader: LineReader) -> int:
-    """Ask and answer until the person leaves; return the exit code."""
-    was_interrupted = False
-    while True:
-        try:
-            line = reader.ask(_PROMPT)
-        except EOFError:
-            say("", err=True)
-            return 0
-        except KeyboardInterrupt:
-            say("", err=True)
-            if was_interrupted:
-                return INTERRUPTED
-
-            was_interrupted = True
-            say(_AGAIN, err=True)
-            continue
-
-        try:
-            _heed(conversation, line)
-        except Leave:
-            return 0
-
-        code, conversation.signal_code = conversation.signal_code, None
-        was_interrupted = code == INTERRUPTED
-        if code is not None and not was_interrupted:
-            return code
-
-
-def _heed(conversation: Conversation, line: str) -> None:
-    if line.startswith("/"):
-        carry_out(conversation, line)
-    elif not is_blank(line):
-        conversation.perform(conversation.run(line.strip()))
+    return interrupts.exit_code

@@ -63,17 +63,17 @@ def exit_code(error: BaseException) -> int:
     return FAILED if listed is None else listed
 
 
+def explained(error: BaseException) -> str:
+    """Return what a person reads of an error: what is wrong and what can be done."""
+    return _told(error) if is_expected(error) else _defect(error)
+
+
 def report(error: BaseException) -> None:
     """Print on stderr what is wrong and what can be done, and the traceback under `--debug`."""
     from .listing import say
 
     _say_traceback(error)
-    message, hint = getattr(error, "message", None), getattr(error, "hint", None) or ""
-    if not isinstance(message, str):
-        message, hint = str(error) or type(error).__name__, ""
-
-    below = [f"  {line}" for line in hint.split("\n") if line]
-    say("\n".join([message, *below]), err=True)
+    say(_told(error), err=True)
 
 
 def report_defect(error: BaseException) -> None:
@@ -81,11 +81,25 @@ def report_defect(error: BaseException) -> None:
     from .listing import say
 
     _say_traceback(error)
+    say(_defect(error), err=True)
+
+
+def _told(error: BaseException) -> str:
+    message, hint = getattr(error, "message", None), getattr(error, "hint", None) or ""
+    if not isinstance(message, str):
+        message, hint = str(error) or type(error).__name__, ""
+
+    return "\n".join([message, *(f"  {line}" for line in hint.split("\n") if line)])
+
+
+def _defect(error: BaseException) -> str:
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    say(f"this is a defect of podworker: {what}", err=True)
     more = "" if is_debugging() else "; the same command with --debug shows where"
-    say(f"  sessions are as they were acknowledged{more}", err=True)
-    say("  please report it with that, the command line and `pod --version`", err=True)
+    return (
+        f"this is a defect of podworker: {what}\n"
+        f"  sessions are as they were acknowledged{more}\n"
+        "  please report it with that, the command line and `pod --version`"
+    )
 
 
 def report_output(error: OSError) -> int:

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
 
 import click
 
-_DRAWN = str.maketrans(
-    {
-        "├": "|",
-        "└": "`",
-        "─": "-",
-        "│": "|",
-        "▸": ">",
-        "←": "<-",
-        "→": "->",
-        "·": "-",
-        "—": "-",
-        "–": "-",
-        "…": "...",
-    }
-)
-# Whatever moves the cursor, rings, colours or turns text around: a title must not do it.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+from pod.tui.text import CONTROL, cell_width, counted, is_utf8, showable
+
+__all__ = [
+    "age",
+    "cell_width",
+    "counted",
+    "is_utf8",
+    "padded",
+    "quoted",
+    "right",
+    "say",
+    "say_json",
+    "showable",
+    "width",
+]
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -49,11 +46,6 @@ def say(text: str, *, err: bool = False) -> None:
 def say_json(value: object) -> None:
     """Print `value` as one JSON document; in ASCII where the encoding is not UTF-8."""
     click.echo(json.dumps(value, ensure_ascii=not is_utf8(sys.stdout.encoding)))
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return the number and its noun: `1 turn`, `3,412 tokens`."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def age(then_ms: int, now_ms: int) -> str:
@@ -80,19 +72,12 @@ def quoted(title: str, cells: int) -> str:
     """Return the title in quotes, cut to `cells` columns of a terminal, quotes included."""
     from rich.cells import cell_len, set_cell_size
 
-    title = _CONTROL.sub("", title)
+    title = CONTROL.sub("", title)
     room = cells - 2
     if cell_len(title) > room:
         title = set_cell_size(title, max(0, room - 1)).rstrip() + "…"
 
     return f'"{title}"' if title else ""
-
-
-def cell_width(text: str) -> int:
-    """Return how many columns of a terminal the text takes."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def padded(text: str, cells: int) -> str:
@@ -112,30 +97,3 @@ def width() -> int | None:
         return shutil.get_terminal_size().columns
 
     return None
-
-
-def showable(text: str, encoding: str) -> str:
-    """Return the text as a terminal of that encoding can show it, and is not moved by it."""
-    text = _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
-    if is_utf8(encoding):
-        return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-    drawable = "".join(
-        char if _fits(char, encoding) else chr(code).translate(_DRAWN)
-        for char, code in ((char, ord(char)) for char in text)
-    )
-    return drawable.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def is_utf8(encoding: str | None) -> bool:
-    """Tell whether that is a name of UTF-8."""
-    return (encoding or "").lower().replace("-", "").replace("_", "") == "utf8"
-
-
-def _fits(char: str, encoding: str) -> bool:
-    try:
-        char.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-
-    return True

@@ -1,4 +1,4 @@
-"""Events as lines for a person. Pure: an event in, text out."""
+"""Events as lines for a person, around one run's answer. Pure: an event in, text out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from attrs import frozen
 
 from pod import protocol
 from pod.protocol import EventData, RunEnd
-from worker.llm.types import Usage as MeasuredUsage
+from pod.tui import wording
+from pod.tui.wording import compacted, compaction_failed, floor, tokens_in_and_out
 
 from .listing import counted
 
-_MOST_FAILURES_SHOWN = 3
+__all__ = ["Scene", "closing", "compacted", "floor", "note", "tokens_in_and_out"]
+
 _ARGUMENTS_SHOWN = 160
 
 
@@ -36,16 +38,13 @@ def note(data: EventData, scene: Scene) -> str | None:
 def _told(data: EventData) -> str | None:
     match data:
         case protocol.ToolResult():
-            told = f"{data.name} failed: " if data.is_error else f"{data.name}: "
-            return f"  {told}{data.summary.removeprefix(told)}"
-        case protocol.Retry(delay_s=0):
-            return f"  {data.reason}"  # it says what is done at once
+            return f"  {wording.tool_said(data.name, data.summary, is_error=data.is_error)}"
         case protocol.Retry():
-            return f"  {data.reason}; trying again in {data.delay_s:.1f} s (try {data.attempt + 1})"
+            return f"  {wording.retrying(data)}"
         case protocol.EngineNotice() | protocol.Alert():
             return data.message
         case protocol.Error():
-            return f"{data.message}\n  {data.hint}" if data.hint else data.message
+            return wording.with_hint(data.message, data.hint)
         case _:
             return None
 
@@ -53,7 +52,7 @@ def _told(data: EventData) -> str | None:
 def _compaction(data: EventData, scene: Scene) -> str | None:
     match data:
         case protocol.CompactionStart():
-            return compacting(data, scene)
+            return wording.compacting(data, scene.turns(), scene.retained_turns)
         case protocol.CompactionDone():
             return compacted(data)
         case protocol.CompactionFailed():
@@ -75,64 +74,11 @@ def _detail(data: EventData) -> str | None:
             told = tokens_in_and_out(data)
             return f"  {told}" if told else None
         case protocol.PruneApplied():
-            results = counted(data.items, "tool result")
-            return f"  pruned {results}: about {data.est_savings:,} tokens less in every request"
+            return f"  {wording.pruned(data)}"
         case protocol.RunStart():
             return f"  session {data.session_id}"
         case _:
             return None
-
-
-def compacting(start: protocol.CompactionStart, scene: Scene) -> str:
-    """Return the line that says what a compaction is about to do."""
-    what = counted(scene.turns(), "turn")
-    if start.engine == "compressor":
-        what += f", keeping the last {scene.retained_turns}"
-
-    return f"compacting {start.input_tokens:,} tokens ({what}) ▸ summarizing …"
-
-
-def compacted(done: protocol.CompactionDone) -> str:
-    """Return the line that says what a compaction came to."""
-    how = " by a digest, as the summarizer failed" if done.method == "digest" else ""
-    return (
-        f"compacted{how}: {done.tokens_before:,} → {done.tokens_after:,} tokens, "
-        f"new session {done.new_session_id} from {done.old_session_id} (pod sessions tree)"
-    )
-
-
-def compaction_failed(failed: protocol.CompactionFailed) -> str:
-    """Return the lines that say why a compaction failed and what comes next."""
-    if failed.reason == "cancelled":
-        return "compaction cancelled; the history is unchanged"
-
-    if failed.reason == "interrupted":
-        return f"the last compaction did not end: {failed.message}"
-
-    if failed.reason == "floor":
-        return floor(failed.message)
-
-    count = failed.consecutive_failures
-    lines = [f"compaction failed ({count} of {_MOST_FAILURES_SHOWN}): {failed.message}"]
-    if failed.trigger == "manual":
-        lines.append("  the history is unchanged")
-    elif not failed.disabled:
-        lines.append("  the history is unchanged and the run goes on; next try after the next run")
-    elif count == _MOST_FAILURES_SHOWN:
-        lines.append(
-            f"compaction is off for this session after {count} failures in a row; /compact tries "
-            "by hand, and success turns it on again"
-        )
-    else:
-        lines.append("  the history is unchanged; compaction by itself stays off for this session")
-
-    return "\n".join(lines)
-
-
-def floor(message: str) -> str:
-    """Return a floor's message in three lines: that it cannot be, what is so large, what helps."""
-    what, _, parts = message.removesuffix(")").partition(" (")
-    return f"{what}\n  {parts}\n  raise compact_threshold, or shorten the largest of these"
 
 
 def closing(end: RunEnd, label: str, seconds: float) -> str:
@@ -145,14 +91,3 @@ def closing(end: RunEnd, label: str, seconds: float) -> str:
         parts.append(f"${end.cost:.4f}")
 
     return "  " + " · ".join([*parts, f"{seconds:.1f} s", f"session {end.session_id}"])
-
-
-def tokens_in_and_out(usage: protocol.Usage | MeasuredUsage) -> str:
-    """Return the sizes that a provider measured; empty where it measured none."""
-    given, taken = usage.input_tokens, usage.output_tokens
-    if given is None:
-        return "" if taken is None else f"{counted(taken, 'token')} out"
-
-    cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
-    answer = "" if taken is None else f", {taken:,} out"
-    return f"{counted(given, 'token')} in{cached}{answer}"

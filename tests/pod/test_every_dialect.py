@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from pod.cli.chat_view import Spent, cost_lines
 from pod.protocol import RunEnd, Usage
+from pod.tui.reports import cost_lines
+from pod.tui.state import Spent
 from tests.pod.looking import PICTURE, looked
 from tests.pod.pods import KEY, living, log_of, summary
 from tests.pod.thinking_calls import PROOF, THOUGHT, called
@@ -314,8 +315,7 @@ async def test_i25_what_was_not_measured_is_told_as_not_known(dialect: Dialect, 
     assert end.usage is not None
     told = (result.usage.input_tokens, result.usage.output_tokens)
     assert told == (end.usage.input_tokens, end.usage.output_tokens) == (None, None)
-    spent = Spent()
-    spent.add(end.requests, end.usage, end.cost)
+    spent = Spent().plus(end.requests, end.usage, end.cost)
     assert cost_lines(spent)[0] == "1 request · how many tokens is not known"
 
 

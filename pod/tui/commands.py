@@ -1,0 +1,149 @@
+"""The slash commands that any view has, whatever pod it shows. Where a pod lives adds its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Literal, Protocol
+
+from attrs import frozen
+
+from pod.compaction.plan import CompactionError
+
+from .blocks import Block, Told, Tone
+from .port import PodPort
+from .reports import cost_lines, status_lines
+from .state import ViewState
+
+When = Literal["now", "in turn"]
+"""At once, whatever the pod is doing, or after what was typed before it."""
+
+
+class Front(Protocol):
+    """What a command works on: the view that it was typed in. It is as wide as the commands are."""
+
+    pod: PodPort
+    state: ViewState
+    is_verbose: bool
+
+    @property
+    def commands(self) -> Mapping[str, Command]:
+        """Every command there is, the engine's apart."""
+
+    async def engine_commands(self) -> Mapping[str, str]:
+        """Return what the engine's own commands do, by name."""
+
+    def tell(self, *blocks: Block) -> None:
+        """Say something."""
+
+    def gauge(self) -> str:
+        """Return how full the context is, as one line."""
+
+    async def decide(self, key: str) -> None:
+        """Decide about the call that is asked about first."""
+
+    def ask(self, question: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Ask whether to do something; it is done if the answer is yes."""
+
+    def adopt(self, pod: PodPort, *, is_new: bool = True) -> None:
+        """Show another pod from now on; tell of its last turn where that is new to the person."""
+
+    def leave(self, code: int) -> None:
+        """End the view."""
+
+
+@frozen
+class Command:
+    """A slash command."""
+
+    arguments: str
+    does: str
+    when: When
+    carry_out: Callable[[Front, str], Awaitable[None]]
+
+
+async def _new(view: Front, _: str) -> None:
+    await view.pod.new()
+
+
+async def _compact(view: Front, focus: str) -> None:
+    with suppress(CompactionError):  # its event tells of it
+        if await view.pod.compact(focus or None) is None:
+            view.tell(Told("nothing to compact: there is too little history"))
+
+
+async def _engine(view: Front, _: str) -> None:
+    view.tell(Told(f"{view.pod.status().engine}; `pod engines list` shows which there are"))
+    commands = await view.engine_commands()
+    view.tell(*(Told(f"  /{name}  {does}") for name, does in commands.items()))
+
+
+async def _cost(view: Front, _: str) -> None:
+    view.tell(Told("\n".join(cost_lines(view.state.spent))))
+
+
+async def _status(view: Front, _: str) -> None:
+    lines = status_lines(view.pod.status())
+    view.tell(Told("\n".join([*lines, view.gauge()])))
+
+
+async def _approve(view: Front, rest: str) -> None:
+    await view.decide("s" if rest.strip().lower() == "session" else "y")
+
+
+async def _deny(view: Front, _: str) -> None:
+    await view.decide("n")
+
+
+async def _verbose(view: Front, _: str) -> None:
+    view.is_verbose = not view.is_verbose
+    what = "on: thoughts, requests and prunes are told" if view.is_verbose else "off"
+    view.tell(Told(f"verbose is {what}"))
+
+
+async def _resume(view: Front, _: str) -> None:
+    await view.pod.resume()
+    await view.pod.idle()
+
+
+async def _help(view: Front, _: str) -> None:
+    commands = view.commands
+    heads = {name: f"/{name} {command.arguments}".rstrip() for name, command in commands.items()}
+    cells = max(map(len, heads.values()))
+    lines = [f"  {heads[name]:<{cells}}  {command.does}" for name, command in commands.items()]
+    for name, does in (await view.engine_commands()).items():
+        lines.append(f"  {'/' + name:<{cells}}  {does} (the engine's)")
+
+    lines.append("Ctrl-C stops an answer, Ctrl-D leaves, Alt-Enter begins a new line")
+    lines.append("a space before the slash sends a line as it is")
+    view.tell(Told("\n".join(lines)))
+
+
+async def _leave(view: Front, _: str) -> None:
+    view.leave(0)
+
+
+COMMANDS: Mapping[str, Command] = {
+    "new": Command("", "begin a fresh session", "in turn", _new),
+    "compact": Command("[focus]", "summarize the older part now", "in turn", _compact),
+    "compress": Command("[focus]", "the same", "in turn", _compact),
+    "resume": Command("", "go on with a run that stopped", "in turn", _resume),
+    "engine": Command("", "show the context engine", "now", _engine),
+    "cost": Command("", "what was used while this looked on", "now", _cost),
+    "status": Command("", "where the pod stands", "now", _status),
+    "approve": Command("[session]", "allow the call that is asked about", "now", _approve),
+    "deny": Command("", "deny it", "now", _deny),
+    "verbose": Command("", "show more, or less again", "now", _verbose),
+    "help": Command("", "this list", "now", _help),
+    "quit": Command("", "leave", "now", _leave),
+}
+"""By name, without the slash."""
+
+
+def not_here(text: str, hint: str) -> Callable[[Front, str], Awaitable[None]]:
+    """Return what a command does where it cannot be done: it says what to do instead."""
+
+    async def say(view: Front, _: str) -> None:
+        view.tell(Told(f"{text}\n  {hint}", Tone.WARNING))
+
+    return say
