@@ -297,7 +297,6 @@ class RunDriver:
             turn_exit_reason=result.outcome,
             interrupted=result.outcome == "cancelled",
             failed=result.outcome == "error",
-            api_call_count=result.requests,
         )
         return result
 

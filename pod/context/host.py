@@ -84,6 +84,8 @@ class EngineHost(RequestStage):
     _status: dict[str, object] = field(factory=dict, init=False)
     _awaits_usage: bool = field(default=False, init=False)
     """Whether a request went out whose answer was not measured yet."""
+    _requests: int = field(default=0, init=False)
+    """How many the run has made."""
     _sent_len: int = field(default=0, init=False)
     """How long the history was when the last request went out."""
     _last_usage: JsonDict | None = field(default=None, init=False)
@@ -174,7 +176,7 @@ class EngineHost(RequestStage):
     def new_run(self) -> None:
         """Note that a run begins."""
         self._last_usage = None
-        self._awaits_usage = False
+        self._awaits_usage, self._requests = False, 0
 
     def after_response(self, usage: Usage) -> None:
         """Hand a response's usage on, without waiting; it is there before the engine is asked."""
@@ -221,17 +223,21 @@ class EngineHost(RequestStage):
         Raises:
             RequestCancelled: The engine cancelled the request.
         """
+        chosen = await self._selector.select(worker.history, worker.system_prompt, items)
         self._awaits_usage, self._sent_len = True, len(worker.history)
-        return await self._selector.select(worker.history, worker.system_prompt, items)
+        self._requests += 1
+        return chosen
 
     async def turn_complete(self, history: tuple[Item, ...], **kwargs: object) -> None:
         """Tell the engine that a run ended, with the last response's usage, or None."""
         self._settle_usage(history)
         if overrides(self.engine, "on_turn_complete"):
-            usage = self._last_usage
+            usage, requests = self._last_usage, self._requests
             await self.calls.guarded(
                 "on_turn_complete",
-                lambda: self.engine.on_turn_complete(to_messages(history), usage=usage, **kwargs),
+                lambda: self.engine.on_turn_complete(
+                    to_messages(history), usage=usage, api_call_count=requests, **kwargs
+                ),
             )
 
     # ------------------------------------------------------------------ compaction
