@@ -118,8 +118,8 @@ async def test_the_word_compressor_never_activates_a_plugin(home: Path, noted: P
         (
             "import nothing_like_it",
             (
-                "Failed to load context engine 'calm': it needs the module 'nothing_like_it', which "
-                "is not installed — falling back to built-in compressor"
+                "Failed to load context engine 'calm': it needs the module 'nothing_like_it', "
+                "which is not installed — falling back to built-in compressor"
             ),
         ),
         (
@@ -161,8 +161,8 @@ async def test_what_a_plugin_does_wrong_at_registration_is_told_to_people(home: 
             assert [message.partition(" tried to register ")[2] for message in notices(story)] == [
                 "a context engine that does not inherit from ContextEngine. Ignoring.",
                 (
-                    "a context engine, but one is already registered. Only one context engine plugin "
-                    "is allowed."
+                    "a context engine, but one is already registered. Only one context engine "
+                    "plugin is allowed."
                 ),
                 "",
             ]
@@ -193,8 +193,8 @@ async def test_options_reach_the_engine_and_what_nobody_takes_is_told(home: Path
         async with living(manifest(home, served.base_url, use(more=more)), home) as story:
             assert notices(story) == [
                 (
-                    "Context engine 'calm' did not take the option 'height': no keyword or attribute "
-                    "of the engine has that name, and its plugin did not ask"
+                    "Context engine 'calm' did not take the option 'height': no keyword or "
+                    "attribute of the engine has that name, and its plugin did not ask"
                 )
             ]
             engine = story.pod.status()
