@@ -40,6 +40,8 @@ class AlreadyServed(PodError):
 class NotServed(PodError):
     """No pod of that name is served."""
 
+    exit_code = 2
+
 
 @frozen
 class Serving:

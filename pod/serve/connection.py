@@ -41,7 +41,8 @@ class Connection:
     """A client. All calls come from the loop's thread; none of them waits.
 
     `on_line` is called with each line, or None for one that was too long, and says when it is done
-    by `finished`; `on_closed` is called once.
+    by `finished`; `on_end` is called when the client has sent all it has and that is done, and
+    `on_closed` once, whatever happens.
     """
 
     sock: socket.socket
@@ -50,6 +51,7 @@ class Connection:
     budget: InputBudget
     on_line: Callable[[Connection, bytes | None], None]
     on_closed: Callable[[Connection], None]
+    on_end: Callable[[], None] = lambda: None
     _loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop, init=False)
     _lines: LineBuffer = field(factory=LineBuffer, init=False)
     _waiting: deque[bytes | None] = field(factory=deque, init=False)
@@ -207,8 +209,12 @@ class Connection:
 
     def _maybe_leave(self) -> None:
         """Close where the other end has sent all it had, and has been told all there is."""
-        idle = not (self._in_flight or self._waiting or self.outbox or self.is_subscribed)
-        if self.at_end and idle and not self._is_working:
+        if not self.at_end or self._in_flight or self._waiting or self._is_working:
+            return
+
+        on_end, self.on_end = self.on_end, lambda: None
+        on_end()
+        if not (self.outbox or self.is_subscribed or self.is_closed):
             self.close()
 
     def leave(self) -> None:

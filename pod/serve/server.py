@@ -73,6 +73,7 @@ class PodServer:
     _asked: asyncio.Event = field(factory=asyncio.Event, init=False)
     _waits: bool = field(default=False, init=False)
     _since_ms: int = field(factory=lambda: time.time_ns() // 1_000_000, init=False)
+    is_started: bool = field(default=False, init=False)
     _places: Places | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -103,6 +104,8 @@ class PodServer:
         except BaseException:  # a cancellation too: nothing of ours stays behind
             self.hub.close()
             raise
+
+        self.is_started = True
 
     def listen(self, places: Places) -> None:
         """Accept clients on the pod's socket from now on. Raises `OSError`."""
@@ -236,15 +239,32 @@ class PodServer:
         else:
             self.adopt(sock, peer)
 
-    def adopt(self, sock: socket.socket, peer: Peer) -> Connection:
-        """Take a connected socket as a client's."""
+    def adopt(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        *,
+        on_end: Callable[[], None] = lambda: None,
+        on_gone: Callable[[], None] = lambda: None,
+    ) -> Connection:
+        """Take a connected socket as a client's.
+
+        `on_end` is called when it has sent all it has and was answered, `on_gone` when it is
+        closed.
+        """
+
+        def closed(connection: Connection) -> None:
+            self._on_closed(connection)
+            on_gone()
+
         connection = Connection(
             sock=sock,
             peer=peer,
             outbox=self.hub.outbox(),
             budget=self._budget,
             on_line=self._on_line,
-            on_closed=self._on_closed,
+            on_closed=closed,
+            on_end=on_end,
         )
         self._connections.add(connection)
         connection.start()

@@ -1,0 +1,95 @@
+"""`pod stop`: the end of a served pod."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from .failures import debug_option, reported
+from .listing import say
+
+if TYPE_CHECKING:
+    from pod.serve.claim import Serving
+    from pod.serve.places import Places
+
+_LOOK_AGAIN_S = 0.05
+_PATIENCE_S = 60.0
+_NOW_S = 5.0
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--wait", is_flag=True, help="Let what is going on come to its end first.")
+@click.option("--now", is_flag=True, help="Kill it where it has not ended after 5 seconds.")
+@debug_option
+def stop(name: str, *, wait: bool, now: bool) -> None:
+    """End a served pod, and return when it is gone.
+
+    A run that is going on is cancelled, unless told to wait. Its session is as it was acknowledged,
+    whatever happens: pod serve MANIFEST --continue goes on with it.
+    """
+    from pod.home import Home
+    from pod.serve.claim import find
+    from pod.serve.places import Places
+
+    if wait and now:
+        raise click.UsageError("give one of --wait and --now")
+
+    with reported():
+        places = Places.of(Home.from_env(os.environ), name)
+        serving = find(places)
+        _ask(places, wait=wait, now=now)
+        _await_end(places, serving, wait=wait, now=now)
+
+    say(f"{name} has ended", err=True)
+
+
+def _ask(places: Places, *, wait: bool, now: bool) -> None:
+    from pod.serve.caller import Caller, Unanswered
+    from pod.serve.claim import NotServed
+
+    try:
+        with Caller.connect(places) as caller:
+            caller.call("shutdown", {"wait": wait})
+    except NotServed:
+        return  # its socket is closed: it is ending already
+    except Unanswered:
+        if not now:
+            raise
+
+
+def _await_end(places: Places, serving: Serving, *, wait: bool, now: bool) -> None:
+    from pod.serve.caller import Unanswered
+
+    if _is_gone(places, serving, _NOW_S if now else None if wait else _PATIENCE_S):
+        return
+
+    if not now:
+        message = f"the pod {places.name} (pid {serving.pid}) has not ended after {_PATIENCE_S:g} s"
+        raise Unanswered(message, hint=f"pod stop {places.name} --now kills it")
+
+    # It holds the pod's name, or it would count as gone: the pid is its own.
+    with suppress(ProcessLookupError):  # it has ended by itself, after all
+        os.kill(serving.pid, signal.SIGKILL)
+
+    say(f"killed pid {serving.pid}, which had not ended after {_NOW_S:g} s", err=True)
+    _is_gone(places, serving, _NOW_S)
+
+
+def _is_gone(places: Places, serving: Serving, timeout_s: float | None) -> bool:
+    """Tell whether nobody serves the pod any more, after at most so long."""
+    from pod.serve.claim import serving as serving_now
+
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while (found := serving_now(places)) is not None and found.pid == serving.pid:
+        if deadline is not None and time.monotonic() > deadline:
+            return False
+
+        time.sleep(_LOOK_AGAIN_S)
+
+    return True
