@@ -34,6 +34,12 @@ class Known(NamedTuple):
 
 COMMANDS: dict[str, Known] = {
     "run": Known("pod.cli.run:run", "Run a prompt, or talk to a pod."),
+    "serve": Known("pod.cli.serve:serve", "Serve a pod that outlives this terminal."),
+    "ps": Known("pod.cli.ps:ps", "List the pods that are served now."),
+    "send": Known("pod.cli.send:send", "Send one request to a served pod."),
+    "events": Known("pod.cli.events:events", "Print a served pod's events as they come."),
+    "logs": Known("pod.cli.logs:logs", "Print what a served pod has printed."),
+    "stop": Known("pod.cli.stop:stop", "End a served pod."),
     "sessions": Known(
         "pod.cli.sessions:sessions",
         "Where conversations are kept: list, read, search, fork and verify them.",
