@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 import anyio
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 STOP_GRACE_S = 2.0
 """How long foreign code has, once it is told to stop, before it is left behind."""
+
+_OURS = Path(__file__).parent
 
 _left_behind: set[asyncio.Task[Any]] = set()
 """The loop itself holds its tasks weakly."""
@@ -28,6 +31,13 @@ class Failure:
 
     def __str__(self) -> str:
         return "; ".join(_told(leaf) for leaf in _leaves(self.error))
+
+    @property
+    def place(self) -> str:
+        """Where it was raised, as file and line; empty where that is not in foreign code."""
+        frames = traceback.extract_tb(_leaves(self.error)[0].__traceback__)
+        foreign = [frame for frame in frames if Path(frame.filename).parent != _OURS]
+        return f"{Path(foreign[-1].filename).name}, line {foreign[-1].lineno}" if foreign else ""
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

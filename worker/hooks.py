@@ -228,6 +228,7 @@ class Hooks:
         cause: BaseException | None = None
         if isinstance(answer, Failure):
             problem, cause = f"hook {hook.label} at {hook.point} raised {answer}", answer.error
+            problem += f" ({answer.place})" if answer.place else ""
             hint = 'fix the hook, or set on_error = "ignore"'
         elif answer is None:
             return Continue()

@@ -212,7 +212,11 @@ async def test_l11_a_guard_that_fails_stops_the_call_and_the_run(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("raising", "hook tests.cases.guards:raising at PreToolCall raised ValueError: broken"),
+        (
+            "raising",
+            "hook tests.cases.guards:raising at PreToolCall raised ValueError: broken "
+            "(guards.py, line 11)",
+        ),
         ("talking", "hook tests.cases.guards:talking returned str"),
     ],
 )
