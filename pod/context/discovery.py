@@ -20,6 +20,7 @@ from .plugin_manifest import MANIFEST, BadManifest, PluginManifest, one_line, re
 BUILT_IN = "compressor"
 BUNDLED = Path(__file__).with_name("engines")
 ENTRY_POINT_GROUP = "pod.context_engines"
+HERMES_GROUP = "hermes_agent.plugins"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -76,8 +77,13 @@ def _checked(info: EngineInfo) -> EngineInfo:
 
 
 def find_engine(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> EngineInfo | None:
-    """Return the engine that `name` means, or None. A name in a `plugin.yaml` counts last."""
-    return _named(name, _every_engine(plugins_dir, bundled_dir))
+    """Return the engine that `name` means, or None. A name in a `plugin.yaml` counts last.
+
+    After all of them comes an installed distribution that was made for Hermes, by the name of its
+    entry point. Such ones are not listed: few of them are engines, and none says which.
+    """
+    found = _named(name, _every_engine(plugins_dir, bundled_dir))
+    return found or _named(name, _in_distributions(HERMES_GROUP))
 
 
 def find_plugin(
@@ -107,6 +113,10 @@ def _every_engine(plugins_dir: Path, bundled_dir: Path) -> Iterator[EngineInfo]:
 def _every_plugin(plugins_dir: Path, bundled_dir: Path, group: str) -> Iterator[EngineInfo]:
     yield from _in_folder(bundled_dir, "bundled")
     yield from _in_folder(plugins_dir, "plugin")
+    yield from _in_distributions(group)
+
+
+def _in_distributions(group: str) -> Iterator[EngineInfo]:
     for entry_point in sorted(entry_points(group=group), key=lambda one: one.name):
         yield _of_distribution(entry_point)
 

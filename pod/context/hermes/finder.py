@@ -24,6 +24,7 @@ SERVED: Mapping[str, str] = {
     "agent.auxiliary_client": "agent/auxiliary_client.py",
     "agent.context_compressor": "agent/context_compressor.py",
     "agent.context_engine": "agent/context_engine.py",
+    "agent.conversation_loop": "agent/conversation_loop.py",
     "agent.memory_provider": "agent/memory_provider.py",
     "agent.message_metadata": "agent/message_metadata.py",
     "agent.model_metadata": "agent/model_metadata.py",

@@ -132,10 +132,28 @@ def test_a_distribution_s_entry_point_is_found_and_not_imported(
     assert "probe_engine" not in sys.modules
 
 
-def install(site: Path, name: str, entries: str) -> None:
+def test_a_distribution_made_for_hermes_is_found_by_name_and_not_listed(
+    plugins: Path, bundled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    install(site, "hermes-probe", "probe = probe_engine\n", group="hermes_agent.plugins")
+    monkeypatch.syspath_prepend(str(site))
+
+    info = find_engine("probe", plugins, bundled_dir=bundled)
+
+    assert info is not None
+    assert (info.source, info.place) == ("entry point", "probe_engine")
+    assert "probe" not in {name for name, _ in listed(plugins, bundled)}
+    add(plugins, "probe")
+    own = find_engine("probe", plugins, bundled_dir=bundled)
+    assert own is not None
+    assert own.source == "plugin", "what a user put there wins"
+
+
+def install(site: Path, name: str, entries: str, *, group: str = "pod.context_engines") -> None:
     dist_info = site / f"{name.replace('-', '_')}-2.0.dist-info"
     dist_info.mkdir(parents=True)
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.0\nSummary: A probe.\n"
     (dist_info / "METADATA").write_text(metadata, encoding="utf-8")
-    text = f"[pod.context_engines]\n{entries}"
+    text = f"[{group}]\n{entries}"
     (dist_info / "entry_points.txt").write_text(text, encoding="utf-8")
