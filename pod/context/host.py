@@ -150,14 +150,14 @@ class EngineHost(RequestStage):
         self._session = session
         work = partial(begin, self.engine, self._model, session, self.records)
         self.notices.all_failed(await self.calls.guarded("on_session_start", work) or [])
-        self._read_status()
+        await self.calls.guarded("get_status", self._read_status)
 
     async def model_is(self, model: ModelFacts) -> None:
         """Tell the engine of its model where that, or its window, is another than before."""
         if model != self._model:
             self._model = model
             await self.calls.guarded("update_model", update_model, self.engine, model)
-            self._read_status()
+            await self.calls.guarded("get_status", self._read_status)
 
     async def end(self, session_id: str, history: tuple[Item, ...]) -> None:
         """Tell the engine that a session ends."""
@@ -187,7 +187,7 @@ class EngineHost(RequestStage):
 
         self._last_usage = record = usage_record(usage)
         self.calls.post("update_from_response", lambda: take_response(self.engine, dict(record)))
-        self._read_status()
+        self.calls.post("get_status", self._read_status)
 
     def _without_usage(self) -> None:
         self._last_usage = None
@@ -323,7 +323,7 @@ class EngineHost(RequestStage):
         if settled is not None:
             self._tell_settled(settled)
 
-        self._read_status()
+        await self.calls.guarded("get_status", self._read_status)
 
     def _tell_settled(self, settled: Settled) -> None:
         self.notices.all_failed(settled.failed)
@@ -337,11 +337,6 @@ class EngineHost(RequestStage):
     # ------------------------------------------------------------------ what it shows
 
     def _read_status(self) -> None:
-        """Have the engine's numbers read, in their turn; nobody waits for them."""
-
-        def read() -> None:
-            self._status = status_of(self.engine) | {
-                key: value for key, value in self._status.items() if key == "tools"
-            }
-
-        self.calls.post("get_status", read)
+        """Read the engine's numbers, on its thread."""
+        tools = {"tools": self._status["tools"]} if "tools" in self._status else {}
+        self._status = status_of(self.engine) | tools
