@@ -237,7 +237,7 @@ async def _assemble(setting: _Setting, *, undo: ExitStack) -> Launched:
         lambda: core.thresholds.end,
     )
     lineage = setting.lineage
-    prepared.memory.notice = partial(_warn, prepared, bus)
+    prepared.memory.on_notice(partial(_warn, prepared, bus))
     memory = await open_memory(prepared.memory, prepared.system_prompt, session.state, lineage)
     stages = _Stages(host, _prune(manifest.compaction, host, break_even), memory.stages)
     directory = ModelDirectory.of(prepared.loaded, prepared.provider)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from pod.memory.host import Limits, MemoryHost, MemorySettings
+from pod.memory.host import MemoryHost
+from pod.memory.settings import Limits, MemorySettings
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
 from worker.tools import Tool

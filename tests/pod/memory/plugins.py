@@ -147,10 +147,11 @@ def diary(home: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def threads_named(name: str) -> list[threading.Thread]:
-    """The threads of memory hosts that are alive, once those that end had time to."""
+def new_threads(name: str, *, besides: list[threading.Thread]) -> list[threading.Thread]:
+    """The threads of this name that are alive, once those that end had time to."""
     deadline = time.monotonic() + 3
-    alive = [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+    others = [thread for thread in threading.enumerate() if thread not in besides]
+    alive = [thread for thread in others if thread.name.startswith(name)]
     while alive and time.monotonic() < deadline:
         time.sleep(0.02)
         alive = [thread for thread in alive if thread.is_alive()]

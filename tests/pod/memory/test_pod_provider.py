@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pod.compaction.plan import CompactionError
 from pod.protocol import Alert, CompactionDone, ToolResult
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
-from tests.pod.memory.plugins import DIARY, diary, install, threads_named
+from tests.pod.memory.plugins import DIARY, diary, install, new_threads
 from tests.pod.pods import BIG_TOOL, COMPACT, chat, living, log_of, manifest, prose, user_texts
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +31,7 @@ def calls(home: Path, *names: str) -> list[dict[str, Any]]:
 
 
 async def test_a_run_has_its_moments_in_order(home: Path) -> None:
+    before = threading.enumerate()
     use = install(home, "diary", DIARY)
     with serving(chat(answering)) as served:
         async with living(manifest(home, served.base_url, use), home) as story:
@@ -71,7 +73,7 @@ async def test_a_run_has_its_moments_in_order(home: Path) -> None:
         .endswith('<memory provider="diary">\n# Diary\nDIARY-BLOCK\n</memory>')
     )
     assert not story.of(Alert)
-    assert threads_named("memory") == []
+    assert new_threads("memory", besides=before) == []
 
 
 async def test_no_call_is_made_on_the_event_loop(home: Path) -> None:
