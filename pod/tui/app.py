@@ -1,6 +1,5 @@
 """A view of one pod: events in, what is to be seen out; what is typed in, what is done out.
 
-It holds what a person typed and is not done yet: prompts and commands that wait for their turn.
 How it looks is the stage's affair, what happened the model's.
 """
 
@@ -9,46 +8,39 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
-from typing import cast
 
 from attrs import define, evolve, field, frozen
 
+from pod.context.plugin_commands import EngineCommand
 from pod.errors import PodBusy, PodClosed
 from pod.pod import PodStatus
-from pod.protocol import CompactionDone, Envelope, RunStart, SessionChanged, Snapshot
+from pod.protocol import CompactionDone, Envelope, SessionChanged, Snapshot
 from worker.text import is_blank
 
+from .asking import Asking, Question
 from .blocks import Block, Told, Tone
 from .commands import COMMANDS, Command
 from .draw import ColourSystem, Paper
 from .gauge import gauge_line
+from .jobs import Job, Jobs
 from .model import Step, advance, connection_back, connection_lost
 from .port import PodPort
 from .recall import arrived, missed, pruned_tokens
 from .region import Scene
 from .reports import header
 from .stage import Stage
-from .state import Approval, ViewState
+from .state import ViewState
 from .text import one_line
 
 INTERRUPTED = 130
-_AGAIN = Told("(Ctrl-C once more leaves)", Tone.DETAIL)
-_KEYS_AFTER_MS = 700
-"""How long a question is there before a single key answers it: such a key may be the next letter
-of what is just being typed."""
-_ANSWERS = {"y": "y", "yes": "y", "s": "s", "session": "s", "n": "n", "no": "n"}
+_AGAIN = Told("(Ctrl-C once more leaves)")
 _BUSY_S = 0.1
 
 
-@frozen
-class Job:
-    """Something that was asked for and waits for its turn, as it was typed."""
-
-    typed: str
-    work: Callable[[], Awaitable[None]]
+async def _nothing() -> None:
+    pass
 
 
 @frozen(kw_only=True)
@@ -60,7 +52,7 @@ class Manner:
     commands: Mapping[str, Command] = field(factory=dict)
     """Those of the place where the pod lives, besides the common ones."""
     by: str = ""
-    """Who decides about calls, as it is logged."""
+    """Who decides about calls, as it is logged; empty: as the pod sees it."""
     colours: ColourSystem | None = None
     is_ascii: bool = False
     """Whether the terminal takes nothing but ASCII."""
@@ -68,6 +60,10 @@ class Manner:
     """Returns how many columns a line has."""
     retained_turns: int | None = None
     """How many turns a compaction keeps, where that is known."""
+    catch_up: Callable[[], Awaitable[None]] = _nothing
+    """Returns once the pod's history, as it is seen here, has all that happened."""
+    before_leaving: Callable[[], Awaitable[None]] = _nothing
+    """Called when the person has left, before what was being done is given up."""
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
 
 
@@ -82,21 +78,23 @@ class View:
     state: ViewState = field(factory=ViewState, init=False)
     is_hurried: bool = field(default=False, init=False)
     """Whether the person left while something did not stop."""
-    _jobs: deque[Job] = field(factory=deque, init=False)
-    _job: Job | None = field(default=None, init=False)
-    _wake: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _jobs: Jobs = field(init=False)
+    _asking: Asking = field(factory=Asking, init=False)
     _stop_listening: Callable[[], object] = field(default=lambda: None, init=False)
     _group: asyncio.TaskGroup | None = field(default=None, init=False)
-    _code: int = field(default=0, init=False)
+    _code: int | None = field(default=None, init=False)
+    """The exit code, once the person has left."""
     _was_interrupted: bool = field(default=False, init=False)
     _is_stopping: bool = field(default=False, init=False)
     _has_ended: bool = field(default=False, init=False)
-    _decided: set[str] = field(factory=set, init=False)
-    _asked: tuple[str, int] = field(default=("", 0), init=False)
-    """What is asked about first, and since when."""
-    _question: tuple[str, Callable[[], Awaitable[None]]] | None = field(default=None, init=False)
     _status: PodStatus | None = field(default=None, init=False)
+    """Where the pod stood when it was last known."""
     _seen_uid: str | None = field(default=None, init=False)
+    """The last item there was when the connection was lost."""
+
+    def __attrs_post_init__(self) -> None:
+        """Have the jobs done by this view."""
+        self._jobs = Jobs(self._supervised, self._nothing_to_do)
 
     # ------------------------------------------------------------------ life
 
@@ -106,37 +104,38 @@ class View:
         self.adopt(self.pod)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            working = group.create_task(self._work())
+            working = group.create_task(self._jobs.run())
             try:
                 await self.stage.run(self)
             finally:
+                self._code = self._code or 0
                 self._stop_listening()
+                await self.manner.before_leaving()
                 working.cancel()
 
         return self._code
 
     def adopt(self, pod: PodPort, *, is_new: bool = True) -> None:
-        """Show that pod from now on: where it is, and what it does."""
+        """Show that pod from now on; tell of its last turn where that is new to the person."""
         self._stop_listening()
         self.pod = pod
-        stops = [pod.listen(self._heard)]
-        watch = getattr(pod, "on_connection", None)
-        if watch is not None:
-            stops.append(watch(self._connection))
-
-        self._stop_listening = lambda: [stop() for stop in stops]
+        self._stop_listening = pod.listen(self._heard)
+        manner = self.manner
         step = arrived(
             pod.status(),
             pod.history,
-            self.manner.now_ms(),
-            retained_turns=self.manner.retained_turns,
+            manner.now_ms(),
+            waiting=pod.waiting_approvals(),
+            retained_turns=manner.retained_turns,
         )
-        spent = self.state.spent
-        self._show(Step(evolve(step.state, spent=spent), step.said if is_new else ()))
+        here = evolve(step.state, spent=self.state.spent)
+        self._show(Step(here, step.said if is_new else ()))
 
     def leave(self, code: int) -> None:
         """End the view."""
-        self._code = code
+        if self._code is None:
+            self._code = code
+
         self.stage.close()
 
     # ------------------------------------------------------------------ what is shown
@@ -158,37 +157,45 @@ class View:
 
     def scene(self, rows: int, columns: int) -> tuple[ViewState, Scene]:
         """Return what is to be drawn now on so much room."""
-        try:
-            self._status = self.pod.status()
-        except PodClosed:
-            self._status = self._status  # the last one that was known
-
-        waiting = [self._job] if self._job is not None and self._is_waiting() else []
+        question = self._asking.question
         scene = Scene(
             now_ms=self.manner.now_ms(),
             rows=rows,
             paper=Paper(columns, self.manner.colours),
-            status=self._status,
-            queued=[job.typed for job in (*waiting, *self._jobs)],
-            question=self._question[0] if self._question is not None else "",
+            status=self._newest_status(),
+            queued=[job.typed for job in self._waiting()],
+            question="" if question is None else question.text,
             is_verbose=self.is_verbose,
             is_stopping=self._is_stopping,
         )
-        return evolve(self.state, approvals=self._undecided()), scene
+        return evolve(self.state, approvals=self._asking.undecided(self.state.approvals)), scene
+
+    def connection_changed(self, is_there: bool) -> None:  # noqa: FBT001  a fact, no option
+        """Take in that the pod cannot be reached any more, or again."""
+        now_ms = self.manner.now_ms()
+        if is_there:
+            self._show(connection_back(self.state, now_ms))
+            return
+
+        history = self.pod.history
+        self._seen_uid = history[-1].uid if history else None
+        self._show(connection_lost(self.state, now_ms))
 
     def _heard(self, envelope: Envelope) -> None:
         data = envelope.data
         step = advance(self.state, data, envelope.ts)
-        if isinstance(data, Snapshot):
-            step = Step(step.state, (*step.said, *missed(self.pod.history, self._seen_uid)))
-
-        if isinstance(data, Snapshot | CompactionDone | SessionChanged):
+        if isinstance(data, CompactionDone | SessionChanged):
             step = Step(self._on_this_history(step.state), step.said)
 
-        if isinstance(data, RunStart):
-            self._is_stopping = False
-
         self._show(step)
+        if isinstance(data, Snapshot):
+            self._at_once(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Tell what joined the history while events were missed."""
+        await self.manner.catch_up()
+        blocks = missed(self.pod.history, self._seen_uid)
+        self._show(Step(self._on_this_history(self.state), blocks))
 
     def _on_this_history(self, state: ViewState) -> ViewState:
         """Take from the pod what cannot be told from events, once its history is another one."""
@@ -200,59 +207,55 @@ class View:
         gone = pruned_tokens(history, status.watermark)
         return evolve(state, turns=status.turns, pruned_tokens=gone)
 
-    def _connection(self, is_there: bool) -> None:  # noqa: FBT001  as `on_connection` calls it
-        now_ms = self.manner.now_ms()
-        if is_there:
-            self._show(connection_back(self.state, now_ms))
-            return
-
-        history = self.pod.history
-        self._seen_uid = history[-1].uid if history else None
-        self._show(connection_lost(self.state, now_ms))
-
     def _show(self, step: Step) -> None:
         self.state = step.state
-        first = self._undecided()[:1]
-        uid = first[0].call_uid if first else ""
-        if uid != self._asked[0]:
-            self._asked = (uid, self.manner.now_ms())
+        self._asking.look_at(step.state.approvals, self.manner.now_ms())
+        if self._code is None:
+            self.stage.update(step.state, step.said)
 
-        self.stage.update(step.state, step.said)
+    def _newest_status(self) -> PodStatus | None:
+        try:
+            self._status = self.pod.status()
+        except PodClosed:
+            return self._status
+
+        return self._status
+
+    def _waiting(self) -> list[Job]:
+        """Return what was typed and is not being done yet; a compaction may come first."""
+        current = self._jobs.current
+        waits = current is not None and self.state.state == "compacting"
+        first = [current] if current is not None and waits and self.state.run_ms is None else []
+        return [*first, *self._jobs.waiting]
 
     # ------------------------------------------------------------------ what the person does
 
     def entered(self, text: str) -> None:
         """Take what was typed: an answer, a command, or a prompt for its turn."""
         self._was_interrupted = False
-        answer = _ANSWERS.get(text.strip().lower())
-        if answer is not None and (self._question is not None or self._undecided()):
+        answer = self._asking.answer_in(text)
+        if answer is not None:
             self.pressed(answer)
         elif text.startswith("/"):
             self._command(text)
         elif not is_blank(text):
             self._queue(text.strip(), lambda: self._prompt(text.strip()))
-        elif self._job is None:
-            self.stage.ready(self.gauge())
+        else:
+            self._say_ready()
 
     def pressed(self, key: str) -> None:
         """Take the key that answers a question."""
-        if self._question is None:
+        question, self._asking.question = self._asking.question, None
+        if question is None:
             self._at_once(self.decide(key))
-            return
-
-        (_, work), self._question = self._question, None
-        if key == "y":
-            self._at_once(work())
+        elif key == "y":
+            self._at_once(question.work())
         else:
             self.tell(Told("left as it is"))
 
     def takes_keys(self) -> bool:
         """Tell whether a single key answers a question now."""
-        if self._question is not None:
-            return True
-
-        asked_for_ms = self.manner.now_ms() - self._asked[1]
-        return bool(self._undecided()) and asked_for_ms >= _KEYS_AFTER_MS
+        return self._asking.takes_keys(self.manner.now_ms())
 
     def left(self) -> None:
         """Leave, whatever is going on."""
@@ -261,12 +264,12 @@ class View:
     def ended(self) -> None:
         """Leave once all that was typed is done: no more is to come."""
         self._has_ended = True
-        if self._job is None and not self._jobs:
+        if self._jobs.are_done:
             self.leave(0)
 
     def interrupted(self) -> None:
         """Stop what goes on and give the prompt back; where nothing does, leave by the second."""
-        is_busy = self._job is not None or self.state.is_busy
+        is_busy = self._jobs.current is not None or self.state.is_busy
         if is_busy and not self._is_stopping:
             self._was_interrupted = self._is_stopping = True
             self._at_once(_settled(self.pod.cancel()))
@@ -276,26 +279,27 @@ class View:
             self.leave(INTERRUPTED)
         elif self.stage.drop_line() or not self._was_interrupted:
             self._was_interrupted = True
-            self.stage.update(self.state, (evolve(_AGAIN, tone=Tone.INFO),))
-            self.stage.ready(self.gauge())
+            self.tell(_AGAIN)
+            self._say_ready()
         else:
             self.leave(INTERRUPTED)
 
     def ask(self, question: str, work: Callable[[], Awaitable[None]]) -> None:
         """Ask whether to do something; it is done if the answer is yes."""
-        self._question = (question, work)
+        self._asking.question = Question(question, work)
+        self.stage.ask(question)
         self.tell()
 
     async def decide(self, key: str) -> None:
         """Decide about the call that is asked about first. Raises `UnknownApproval`."""
-        undecided = self._undecided()
+        undecided = self._asking.undecided(self.state.approvals)
         if not undecided:
             self.tell(Told("no call waits for a decision"))
             return
 
         first = undecided[0]
-        self._decided.add(first.call_uid)
-        self._show(Step(self.state))
+        self._asking.decided(first)
+        self.tell()
         await _settled(
             self.pod.approve(
                 first.call_uid,
@@ -310,32 +314,28 @@ class View:
         """Every command there is, the engine's apart."""
         return {**COMMANDS, **self.manner.commands}
 
-    async def engine_commands(self) -> Mapping[str, str]:
-        """Return what the engine's own commands do, by name."""
-        found = await _settled(self.pod.engine_commands())
-        if not isinstance(found, Mapping):
-            return {}
-
-        return {name: str(getattr(what, "description", what)) for name, what in found.items()}
+    @property
+    def engine_commands(self) -> Mapping[str, EngineCommand]:
+        """The engine's own commands, by name; those of the view come before them."""
+        offered = self.pod.engine_commands()
+        return {name: what for name, what in offered.items() if name not in self.commands}
 
     # ------------------------------------------------------------------ inside
 
-    def _undecided(self) -> tuple[Approval, ...]:
-        return tuple(a for a in self.state.approvals if a.call_uid not in self._decided)
-
     def _command(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
-        command = self.commands.get(name.strip().lower())
+        name, rest = name.strip(), rest.strip()
+        command = self.commands.get(name.lower())
         if command is None:
-            self._at_once(self._others(name.strip(), rest.strip()))
+            self._at_once(self._others(name, rest))
         elif command.when == "now":
-            self._at_once(command.carry_out(self, rest.strip()))
+            self._at_once(command.carry_out(self, rest))
         else:
-            self._queue(line.strip(), lambda: command.carry_out(self, rest.strip()))
+            self._queue(line.strip(), lambda: command.carry_out(self, rest))
 
     async def _others(self, name: str, rest: str) -> None:
         """Carry out a command of the engine's, or say which one there is."""
-        offered = await self.engine_commands()
+        offered = self.engine_commands
         if name in offered:
             self.tell(Told(await self.pod.engine_command(name, rest)))
             return
@@ -357,49 +357,31 @@ class View:
 
         await self.pod.idle()
 
-    def _is_waiting(self) -> bool:
-        """Tell whether what was typed last is not being done yet: a compaction comes first."""
-        return self.state.state == "compacting"
-
     def _queue(self, typed: str, work: Callable[[], Awaitable[None]]) -> None:
-        self._jobs.append(Job(typed, work))
-        self._wake.set()
+        self._jobs.add(typed, work)
         self.tell()
 
     def _give_back(self) -> None:
-        typed = [job.typed for job in self._jobs]
-        self._jobs.clear()
+        typed = self._jobs.take_back()
         if typed:
             self.stage.give_back("\n".join(typed))
 
         self.tell()
 
     def _at_once(self, work: Awaitable[object]) -> None:
-        if self._group is None:
-            return
+        if self._group is not None:
+            task = self._group.create_task(self._supervised(work))
+            task.add_done_callback(lambda _: self._say_ready())
 
-        task = self._group.create_task(self._supervised(work))
-        task.add_done_callback(lambda _: self._after_command())
+    def _nothing_to_do(self) -> None:
+        self._is_stopping = False
+        self._say_ready()
+        if self._has_ended:
+            self.leave(0)
 
-    def _after_command(self) -> None:
-        if self._job is None and not self._jobs and not self.state.is_busy:
+    def _say_ready(self) -> None:
+        if self._code is None and self._jobs.are_done and not self.state.is_busy:
             self.stage.ready(self.gauge())
-
-    async def _work(self) -> None:
-        """Do what was typed, one after the other."""
-        self.stage.ready(self.gauge())
-        while True:
-            self._wake.clear()
-            while self._jobs:
-                self._job = self._jobs.popleft()
-                await self._supervised(self._job.work())
-                self._job, self._is_stopping = None, False
-
-            self.stage.ready(self.gauge())
-            if self._has_ended:
-                self.leave(0)
-
-            await self._wake.wait()
 
     async def _supervised(self, work: Awaitable[object]) -> None:
         """Carry something out. What goes wrong is told, and the view goes on."""
@@ -410,9 +392,7 @@ class View:
             self.tell(Told(self.manner.explain(error), Tone.ERROR))
 
 
-async def _settled(value: object) -> object:
-    """Return what a pod gives at once, and what one behind a socket has to be asked for."""
+async def _settled(value: object) -> None:
+    """Wait where a pod behind a socket has to be waited for; one in this process did it at once."""
     if inspect.isawaitable(value):
-        return await cast("Coroutine[object, object, object]", value)
-
-    return value
+        await value

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from attrs import frozen
 
 from pod.compaction.plan import CompactionError
+from pod.context.plugin_commands import EngineCommand
 
 from .blocks import Block, Told, Tone
 from .port import PodPort
@@ -30,8 +31,9 @@ class Front(Protocol):
     def commands(self) -> Mapping[str, Command]:
         """Every command there is, the engine's apart."""
 
-    async def engine_commands(self) -> Mapping[str, str]:
-        """Return what the engine's own commands do, by name."""
+    @property
+    def engine_commands(self) -> Mapping[str, EngineCommand]:
+        """The engine's own commands, by name."""
 
     def tell(self, *blocks: Block) -> None:
         """Say something."""
@@ -74,8 +76,8 @@ async def _compact(view: Front, focus: str) -> None:
 
 async def _engine(view: Front, _: str) -> None:
     view.tell(Told(f"{view.pod.status().engine}; `pod engines list` shows which there are"))
-    commands = await view.engine_commands()
-    view.tell(*(Told(f"  /{name}  {does}") for name, does in commands.items()))
+    offered = view.engine_commands.values()
+    view.tell(*(Told(f"  {_head(command)}  {command.description}") for command in offered))
 
 
 async def _cost(view: Front, _: str) -> None:
@@ -108,15 +110,18 @@ async def _resume(view: Front, _: str) -> None:
 
 async def _help(view: Front, _: str) -> None:
     commands = view.commands
-    heads = {name: f"/{name} {command.arguments}".rstrip() for name, command in commands.items()}
-    cells = max(map(len, heads.values()))
-    lines = [f"  {heads[name]:<{cells}}  {command.does}" for name, command in commands.items()]
-    for name, does in (await view.engine_commands()).items():
-        lines.append(f"  {'/' + name:<{cells}}  {does} (the engine's)")
+    lines = [(f"/{name} {command.arguments}", command.does) for name, command in commands.items()]
+    offered = view.engine_commands.values()
+    lines += [(_head(command), f"{command.description} (the engine's)") for command in offered]
+    cells = max(len(head.rstrip()) for head, _ in lines)
+    told = [f"  {head.rstrip():<{cells}}  {does}" for head, does in lines]
+    told.append("Ctrl-C stops an answer, Ctrl-D leaves, Alt-Enter begins a new line")
+    told.append("a space before the slash sends a line as it is")
+    view.tell(Told("\n".join(told)))
 
-    lines.append("Ctrl-C stops an answer, Ctrl-D leaves, Alt-Enter begins a new line")
-    lines.append("a space before the slash sends a line as it is")
-    view.tell(Told("\n".join(lines)))
+
+def _head(command: EngineCommand) -> str:
+    return f"/{command.name} {command.args_hint}".rstrip()
 
 
 async def _leave(view: Front, _: str) -> None:

@@ -86,6 +86,12 @@ class PlainLines:
 
         self._prompt(_PROMPT)
 
+    def ask(self, question: str) -> None:
+        """Ask on a line of its own."""
+        self._tell(question)
+        if self._is_terminal():
+            self._prompt("y or n: ")
+
     def give_back(self, text: str) -> None:
         """Say what is not going to be sent: a line cannot be put back here."""
         self._tell(f"not sent: {one_line(text)}")

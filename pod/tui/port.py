@@ -6,13 +6,15 @@ the drawing see nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from pod.context.plugin_commands import EngineCommand
     from pod.pod import PodStatus
     from pod.protocol import CompactionDone, Envelope
     from pod.runs import RunResult
+    from worker.hooks import ToolCallView
     from worker.items import Item
 
 
@@ -65,11 +67,14 @@ class PodPort(Protocol):
     ) -> object:
         """Decide about a call that waits, named by its `call_uid`. Raises `UnknownApproval`."""
 
+    def waiting_approvals(self) -> Sequence[ToolCallView]:
+        """Return the calls that wait for a decision, oldest first."""
+
     async def idle(self) -> None:
         """Wait until no run and no compaction is going on."""
 
-    def engine_commands(self) -> object:
-        """Return what the engine's own slash commands do, by name."""
+    def engine_commands(self) -> Mapping[str, EngineCommand]:
+        """Return the slash commands that the engine's plugin registered, by name."""
 
     async def engine_command(self, name: str, args: str = "") -> str:
         """Carry out one of them and return what it says."""

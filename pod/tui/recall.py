@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from worker.hooks import ToolCallView
 from worker.items import (
     AssistantMessage,
     Item,
@@ -21,9 +22,9 @@ from worker.items import (
 )
 from worker.text import utf8_len
 
-from .blocks import Asked, Block, Called, Said, Thought, Told, Tone
+from .blocks import Asked, Block, Called, Said, Thought, Told, Tone, Wanted
 from .model import Step
-from .state import Answering, Call, Progress, ViewState
+from .state import Answering, Approval, Call, Progress, ViewState
 from .text import counted
 
 if TYPE_CHECKING:
@@ -38,11 +39,17 @@ def arrived(
     history: Sequence[Item],
     now_ms: int,
     *,
+    waiting: Sequence[ToolCallView] = (),
     retained_turns: int | None = None,
 ) -> Step:
     """Return the state of a pod that is come to now, and its last turn, so that one can go on.
 
-    `retained_turns` is how many turns the pod's compactions keep, where that is known.
+    Args:
+        status: Where the pod stands.
+        history: Its items.
+        now_ms: When that is, since 1970.
+        waiting: The calls that somebody is asked about.
+        retained_turns: How many turns the pod's compactions keep, where that is known.
     """
     state = ViewState(
         state=status.state,
@@ -59,11 +66,13 @@ def arrived(
         text = f"compacting {status.occupancy:,} tokens ({counted(status.turns, 'turn')})"
         state = evolve(state, compaction=Progress(f"{text} ▸ summarizing …", now_ms))
 
+    wanted = tuple(Wanted(call.name, call.arguments) for call in waiting)
+    state = evolve(state, approvals=tuple(map(_approval, waiting)))
     if not history:
-        return Step(state)
+        return Step(state, wanted)
 
     so_far = f"session {status.session_id}, {counted(status.turns, 'turn')} so far"
-    return Step(state, (Told(so_far), *retold(last_turn(history))))
+    return Step(state, (Told(so_far), *retold(last_turn(history)), *wanted))
 
 
 def missed(history: Sequence[Item], last_uid: str | None) -> tuple[Block, ...]:
@@ -127,6 +136,10 @@ def pruned_tokens(history: Sequence[Item], watermark: int) -> int:
         if isinstance(item, ToolResult) and item.content is not None
     )
     return sum(utf8_len(content) // _BYTES_A_TOKEN for content in contents)
+
+
+def _approval(call: ToolCallView) -> Approval:
+    return Approval(call.call_id, call.call_uid, call.name, call.arguments, None)
 
 
 def _answered(message: AssistantMessage) -> Iterator[Block]:

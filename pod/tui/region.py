@@ -146,16 +146,19 @@ def question(approvals: Sequence[Approval], scene: Scene) -> list[str]:
     """Return what the person is asked about the first of the calls that wait."""
     first = approvals[0]
     columns = scene.paper.columns
-    left = wording.seconds(first.until_ms - scene.now_ms)
+    left = ""
+    if first.until_ms is not None:
+        left = f" · {wording.seconds(first.until_ms - scene.now_ms)} left"
+
     many = f" (1 of {len(approvals)})" if len(approvals) > 1 else ""
     name = one_line(first.name)
     told = brief(first.arguments, max(0, columns - len(name) - len(many) - 9))
     keys = "  y once · s for this session · n deny"
     what = f"allow {name} {told}".rstrip() + f"?{many}"
-    if len(keys) + len(left) + 8 < columns:
-        return [what, f"{keys} · {left} left"]
+    if len(keys) + len(left) < columns:
+        return [what, keys + left]
 
-    return [what, f"  y once, s session, n deny, {left}"]
+    return [what, "  y once, s session, n deny" + left.replace(" ·", ",").replace(" left", "")]
 
 
 def _gauge(state: ViewState, scene: Scene) -> list[str]:

@@ -104,6 +104,9 @@ class Screen:
     def ready(self, line: str) -> None:
         """Do nothing: the gauge is always there."""
 
+    def ask(self, question: str) -> None:
+        """Do nothing: the question is drawn with the rest."""
+
     def give_back(self, text: str) -> None:
         """Put a text back to be edited, before what is being typed now."""
         if self._buffer is not None:

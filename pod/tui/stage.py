@@ -48,6 +48,9 @@ class Stage(Protocol):
     def ready(self, line: str) -> None:
         """Hear that the pod waits for the person; `line` is the gauge."""
 
+    def ask(self, question: str) -> None:
+        """Hear that the person is asked something that y or n answers."""
+
     def give_back(self, text: str) -> None:
         """Put a text back to be edited: it was typed, and is not going to be sent."""
 

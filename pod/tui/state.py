@@ -30,8 +30,8 @@ class Approval:
     name: str
     arguments: str
     reason: str | None
-    until_ms: int
-    """When it is denied by itself."""
+    until_ms: int | None = None
+    """When it is denied by itself; None where that is not known."""
 
 
 @frozen

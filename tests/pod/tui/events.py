@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pod import protocol
+from pod.pod import PodStatus
 from pod.protocol import EventData
 from pod.tui.blocks import Block
 from pod.tui.model import advance
@@ -100,3 +101,27 @@ def compaction_done(**fields: object) -> protocol.CompactionDone:
         **fields,
     }
     return protocol.CompactionDone.model_validate(values)
+
+
+def status(occupancy: int, **changes: object) -> PodStatus:
+    values: dict[str, object] = {
+        "name": "p",
+        "state": "idle",
+        "session_id": "s",
+        "provider": "p",
+        "model": "m",
+        "engine": "compressor",
+        "history_len": 2,
+        "turns": 1,
+        "watermark": 0,
+        "occupancy": occupancy,
+        "occupancy_source": "measured",
+        "window": 8_192,
+        "compact_threshold": 3_000,
+        "request_threshold": None,
+        "compaction_failures": 0,
+        "compaction_disabled": False,
+        "generation": 0,
+        "engine_status": {},
+    }
+    return PodStatus(**{**values, **changes})  # type: ignore[arg-type]  # values by name

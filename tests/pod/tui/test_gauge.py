@@ -9,30 +9,8 @@ from pod.tui.gauge import gauge, gauge_line
 from pod.tui.reports import cost_lines, header, status_lines
 from pod.tui.state import Spent
 from pod.tui.text import cell_width
+from tests.pod.tui.events import status
 from worker.llm.types import Usage
-
-
-def status(occupancy: int, **changes: object) -> PodStatus:
-    values: dict[str, object] = {
-        "name": "p",
-        "state": "idle",
-        "session_id": "s",
-        "provider": "p",
-        "model": "m",
-        "engine": "compressor",
-        "history_len": 2,
-        "turns": 1,
-        "watermark": 0,
-        "occupancy": occupancy,
-        "occupancy_source": "measured",
-        "window": 8_192,
-        "compact_threshold": 3_000,
-        "request_threshold": None,
-        "compaction_failures": 0,
-        "compaction_disabled": False,
-        "generation": 0,
-    }
-    return PodStatus(**{**values, **changes})  # type: ignore[arg-type]  # values by name
 
 
 def test_status_counts_one_turn_as_one() -> None:

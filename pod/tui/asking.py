@@ -1,0 +1,62 @@
+"""What a person is asked: calls that wait for approval one after the other, and plain questions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from attrs import define, field, frozen
+
+from .state import Approval
+
+KEYS_AFTER_MS = 700
+"""How long a question is there before a single key answers it: such a key may be the next letter
+of what is just being typed."""
+_ANSWERS = {"y": "y", "yes": "y", "s": "s", "session": "s", "n": "n", "no": "n"}
+
+
+@frozen
+class Question:
+    """Whether to do something."""
+
+    text: str
+    work: Callable[[], Awaitable[None]]
+
+
+@define(eq=False)
+class Asking:
+    """What is asked now, and since when."""
+
+    question: Question | None = None
+    _decided: set[str] = field(factory=set, init=False)
+    """The calls that were decided here; the pod says so a moment later."""
+    _first: str = field(default="", init=False)
+    _since_ms: int = field(default=0, init=False)
+
+    def undecided(self, approvals: tuple[Approval, ...]) -> tuple[Approval, ...]:
+        """Return the calls of these that are still to be decided."""
+        return tuple(a for a in approvals if a.call_uid not in self._decided)
+
+    def look_at(self, approvals: tuple[Approval, ...], now_ms: int) -> None:
+        """Take in what waits now."""
+        first = next(iter(self.undecided(approvals)), None)
+        uid = "" if first is None else first.call_uid
+        if uid != self._first:
+            self._first, self._since_ms = uid, now_ms
+
+    def decided(self, approval: Approval) -> None:
+        """Ask no more about a call."""
+        self._decided.add(approval.call_uid)
+
+    def takes_keys(self, now_ms: int) -> bool:
+        """Tell whether a single key answers now."""
+        if self.question is not None:
+            return True
+
+        return bool(self._first) and now_ms - self._since_ms >= KEYS_AFTER_MS
+
+    def answer_in(self, line: str) -> str | None:
+        """Return the key that a line stands for, where something is asked and it is an answer."""
+        if self.question is None and not self._first:
+            return None
+
+        return _ANSWERS.get(line.strip().lower())
