@@ -115,6 +115,15 @@ def cross(
             **given,
         ),
     )
+    # Engines that keep what they know by session were written for hosts that compact in place,
+    # where the id stays: here it is for them to take along.
+    carry_over = getattr(engine, "carry_over_new_session_context", None)
+    if callable(carry_over):
+        tries(
+            "carry_over_new_session_context",
+            lambda: carry_over(boundary.old_id, session.session_id),
+        )
+
     return tries.failed
 
 

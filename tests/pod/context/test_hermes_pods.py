@@ -190,6 +190,39 @@ async def test_a_call_that_fails_is_the_engine_s_to_deal_with(home: Path) -> Non
     assert "Context engine tool 'ask' failed" in served.asked[-1].text
 
 
+KEEPS_BY_SESSION = """
+known = {}
+
+def on_session_start(self, session_id, **kwargs):
+    self.session_id = session_id
+
+def compress(self, messages, current_tokens=None):
+    self.known.setdefault(self.session_id, []).append("a summary")
+    return [{"role": "user", "content": "SHORT"}] + messages[-2:]
+
+def carry_over_new_session_context(self, old, new):
+    self.known[new] = self.known.pop(old, [])
+
+def get_tool_schemas(self):
+    return [{"name": "ask", "description": "asks"}]
+
+def handle_tool_call(self, name, args, **kwargs):
+    return f"known here: {self.known.get(self.session_id)}"
+"""
+
+
+async def test_what_an_engine_keeps_by_session_goes_along_over_a_compaction(home: Path) -> None:
+    """The id changes there, as it does not where a host compacts in place."""
+    install(home, KEEPS_BY_SESSION)
+    with serving(script) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "two", "three")
+            assert story.of(CompactionDone)
+            await story.pod.run("use the tool")
+
+    assert "known here: ['a summary']" in served.asked[-1].text
+
+
 # ------------------------------------------------------------------ configuration, home, manager
 
 
