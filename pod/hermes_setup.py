@@ -13,7 +13,7 @@ from attrs import define
 from pod.context.discovery import BUILT_IN
 from pod.context.hermes.clients import TaskClients
 from pod.context.hermes.completion import Completions
-from pod.context.hermes.config import ModelInForce, hermes_config
+from pod.context.hermes.config import ModelInForce, hermes_config, with_memory
 from pod.context.hermes.runtime import HermesRuntime, activate, deactivate, use_runtime
 
 if TYPE_CHECKING:
@@ -60,22 +60,37 @@ def open_place(prepared: Prepared) -> HermesPlace | None:
 
     To be called on the pod's event loop, which answers the plugin's calls from then on.
     """
-    manifest = prepared.loaded.manifest
-    if manifest.context.engine == BUILT_IN:
+    engine = prepared.loaded.manifest.context.engine
+    if engine == BUILT_IN:
         return None
 
-    config = _config(prepared)
+    place = _place(prepared, _config(prepared), _folder(prepared.home.engines, engine))
+    activate(place.runtime)
+    return place
+
+
+def open_memory_place(prepared: Prepared, folder: Path) -> HermesPlace:
+    """Return the place of a memory provider that keeps its data in `folder`, as `open_place`."""
+    manifest = prepared.loaded.manifest
+    place = _place(prepared, with_memory(_config(prepared), manifest), folder)
+    if manifest.context.engine == BUILT_IN:
+        # Threads that say not whose they are belong to the engine's plugin, where there is one.
+        activate(place.runtime)
+
+    return place
+
+
+def _place(prepared: Prepared, config: dict[str, object], folder: Path) -> HermesPlace:
     clients = _clients(prepared, config)
     home = prepared.home
     runtime = HermesRuntime(
-        engine=manifest.context.engine,
+        engine=prepared.loaded.manifest.context.engine,
         config=config,
         completions=Completions(asyncio.get_running_loop(), clients),
-        home=lambda: home.ensure(_folder(home.engines, manifest.context.engine)),
+        home=lambda: home.ensure(folder),
         plugins_dir=home.plugins,
         price=lambda usage, model: _price(prepared, usage, model),
     )
-    activate(runtime)
     return HermesPlace(runtime, clients)
 
 

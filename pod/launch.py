@@ -238,7 +238,7 @@ async def _assemble(setting: _Setting, *, undo: ExitStack) -> Launched:
     )
     lineage = setting.lineage
     prepared.memory.on_notice(partial(_warn, prepared, bus))
-    memory = await open_memory(prepared.memory, prepared.system_prompt, session.state, lineage)
+    memory = await open_memory(prepared, session.state, lineage)
     stages = _Stages(host, _prune(manifest.compaction, host, break_even), memory.stages)
     directory = ModelDirectory.of(prepared.loaded, prepared.provider)
     facts = directory.facts(prepared.provider.client, learned_windows(session.state.config))

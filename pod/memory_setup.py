@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from pod.hermes_setup import open_memory_place
 from pod.memory.host import MemoryHost
+from pod.memory.loader import is_bundled
 from pod.memory.settings import Limits, MemorySettings
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from manifests import LoadedManifest
     from pod.home import Home
     from pod.memory.host import SwitchReason
+    from pod.preparing import Prepared
     from session_store import SessionState
     from session_store.masking import Masker
 
@@ -52,15 +55,15 @@ def memory_host(loaded: LoadedManifest, home: Home, masker: Masker, *, model: st
     return MemoryHost(settings, masker, limits=Limits(section.timeout_seconds))
 
 
-async def open_memory(
-    host: MemoryHost,
-    base_prompt: str,
-    state: SessionState,
-    lineage: Lineage,
-) -> SessionMemory:
+async def open_memory(prepared: Prepared, state: SessionState, lineage: Lineage) -> SessionMemory:
     """Get the provider ready for a session and return what it brings."""
+    host, base_prompt = prepared.memory, prepared.system_prompt
     if host.settings is None:
         return SessionMemory(base_prompt)
+
+    if not host.started and not is_bundled(host.name):
+        place = open_memory_place(prepared, host.settings.home)
+        host.settle(place.around, place.aclose)
 
     parent_id, reason = _origin(host.left_id, state, lineage)
     await host.start(state.session_id, parent_id=parent_id, reason=reason)

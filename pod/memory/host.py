@@ -7,8 +7,8 @@ goes on without what the provider would have given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias
 
 from pod.context.bridge import to_messages
@@ -43,7 +43,6 @@ class MemoryHost:
         masker: Masker | None = None,
         *,
         limits: Limits = Limits(),  # noqa: B008  a frozen value
-        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Make a host that loads nothing before `start`.
 
@@ -51,17 +50,17 @@ class MemoryHost:
             settings: Which provider, and what it is told; None for no memory.
             masker: Takes known secrets out of what the provider says, and its tools are given.
             limits: How long the pod waits for the provider.
-            around: Entered around every call into it, in the thread that makes it.
         """
         self.settings = settings
         self.block = ""
         self._masker = masker or Masker({})
-        self._calls = ProviderCalls(self.name, limits, around)
+        self._calls = ProviderCalls(self.name, limits)
         self._turns = TurnQueue()
         self._session_id = ""
         self._recalled_for = ""
         # The session that was left and not yet ended: what comes next says whether it is.
         self._left: tuple[str, tuple[Item, ...]] | None = None
+        self._leave_place: Callable[[], Awaitable[None]] | None = None
         self._is_closed = False
 
     @property
@@ -73,6 +72,22 @@ class MemoryHost:
     def active(self) -> bool:
         """Whether there is a provider, and it could be started."""
         return self._calls.provider is not None
+
+    def settle(
+        self,
+        around: Callable[[], AbstractContextManager[object]],
+        leave: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Have `around` entered around every call into the provider, and `leave` called at the end.
+
+        To be called before the first `start`.
+        """
+        self._calls.around, self._leave_place = around, leave
+
+    @property
+    def started(self) -> bool:
+        """Whether there was a `start`, however it went."""
+        return bool(self._session_id)
 
     def on_notice(self, notice: Callable[[str], None]) -> None:
         """Let `notice` hear, on the event loop, of whatever goes wrong."""
@@ -93,7 +108,7 @@ class MemoryHost:
             return
 
         left, self._left = self._left, None
-        is_first = not self._session_id
+        is_first = not self.started
         self._session_id, self._recalled_for = session_id, ""
         if is_first:
             await self._calls.load(self.settings, session_id, self.settings.told(parent_id))
@@ -148,6 +163,8 @@ class MemoryHost:
                 calls.warn("close", self._unfinished())
 
         calls.let_go()
+        if self._leave_place is not None:
+            await self._leave_place()
 
     def _unfinished(self) -> str:
         waiting = len(self._turns)

@@ -33,6 +33,11 @@ def find_provider(
     return find_plugin(name, plugins_dir, bundled_dir=bundled_dir, group=ENTRY_POINT_GROUP)
 
 
+def is_bundled(name: str) -> bool:
+    """Tell whether a provider comes with podworker."""
+    return (BUNDLED / name / "__init__.py").is_file()
+
+
 def load_provider(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> MemoryProvider:
     """Return the provider called `name`, not initialized, which no other pod has.
 

@@ -83,6 +83,31 @@ def hermes_config(manifest: PodManifest, model: ModelInForce) -> JsonDict:
     return _laid_over(config, overlay) if isinstance(overlay, dict) else config
 
 
+def with_memory(config: JsonDict, manifest: PodManifest) -> JsonDict:
+    """Return a configuration that names the memory provider too, with its options.
+
+    They are found where Hermes's providers look: in a section of the provider's name, at the top,
+    under `memory` and under `plugins`; the table `hermes` among them is laid over the whole.
+    """
+    section = manifest.memory
+    if section is None or section.provider is None:
+        return config
+
+    name, options = section.provider, dict(section.options)
+    overlay = options.pop(OVERLAY, None)
+    memory: JsonDict = {"provider": name, "memory_enabled": False, "user_profile_enabled": False}
+    added: JsonDict = {"memory": memory}
+    if options:
+        added = {
+            "memory": memory | {name: options},
+            "plugins": {name: options, "entries": {name: options}},
+            **({} if name in config else {name: options}),
+        }
+
+    whole = _laid_over(config, added)
+    return _laid_over(whole, overlay) if isinstance(overlay, dict) else whole
+
+
 def config_at(config: object, *path: str, default: object = None) -> Any:  # noqa: ANN401  whatever JSON can hold
     """Return what stands at `path`; `default` where a step is missing or leads through no table."""
     value = config

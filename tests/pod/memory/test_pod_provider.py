@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,57 @@ async def test_a_session_that_is_resumed_without_a_change_logs_nothing_new(home:
 
     assert len(log_of(home, session_id)) == before
     assert "DIARY-BLOCK" in FileSessionStore(home).restore(session_id).system_prompt
+
+
+SURROUNDED = """
+import json, threading
+from agent.memory_provider import MemoryProvider, is_trivial_prompt
+from hermes_cli.config import cfg_get, load_config
+from hermes_constants import get_hermes_home
+
+
+class Extractor(MemoryProvider):
+    name = "extractor"
+
+    def __init__(self):
+        self.depth = cfg_get(load_config(), "plugins", "extractor", "depth")
+
+    def is_available(self):
+        return cfg_get(load_config(), "memory", "provider") == "extractor"
+
+    def initialize(self, session_id, **kwargs):
+        self.path = get_hermes_home() / "facts.txt"
+
+    def get_tool_schemas(self):
+        return []
+
+    def sync_turn(self, user_content, assistant_content, **kwargs):
+        from agent.auxiliary_client import call_llm
+
+        answer = call_llm(
+            task="memory", messages=[{"role": "user", "content": "EXTRACT " + user_content}]
+        )
+        with self.path.open("a") as file:
+            file.write(f"{self.depth} {answer.choices[0].message.content}\\n")
+
+
+def register(ctx):
+    ctx.register_memory_provider(Extractor())
+"""
+
+
+async def test_it_reads_its_configuration_and_asks_the_pods_model(home: Path) -> None:
+    use = install(home, "extractor", SURROUNDED) + "options = { depth = 3 }\n"
+
+    def script(asked: Asked, number: int) -> Say:
+        return Say("a fact") if "EXTRACT" in asked.text else Say(f"answer {number}")
+
+    with serving(chat(script)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            await story.turns("Where is it?")
+            await story.turns("And who?")
+
+    assert not story.of(Alert)
+    facts = home / "memory" / "extractor" / "facts.txt"
+    assert facts.read_text() == "3 a fact\n3 a fact\n"
+    assert stat.S_IMODE(facts.parent.stat().st_mode) == 0o700
