@@ -211,6 +211,7 @@ def handle_tool_call(self, name, args, **kwargs):
 """
 
 
+@pytest.mark.moves_prefix("an engine of its own compacts")
 async def test_what_an_engine_keeps_by_session_goes_along_over_a_compaction(home: Path) -> None:
     """The id changes there, as it does not where a host compacts in place."""
     install(home, KEEPS_BY_SESSION)
