@@ -81,7 +81,11 @@ class Recorder(ContextEngine):
     def compress(self, messages: list[Message], *args: Any, **kwargs: Any) -> list[Message]:
         self.note("compress", messages, *args, **kwargs)
         self.compression_count += 1
-        return [{"role": "user", "content": "COMPRESSED"}, *messages[-2:]]
+        at = len(messages) - 2
+        while messages[at]["role"] == "tool":
+            at -= 1  # a result stays behind its call
+
+        return [{"role": "user", "content": "COMPRESSED"}, *messages[at:]]
 
     def update_model(self, model: str, context_length: int, *args: Any, **kwargs: Any) -> None:
         self.note("update_model", model, context_length, *args, **kwargs)
