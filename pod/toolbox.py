@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from pod.context import hermes
 from pod.errors import PluginFailed
 from worker.errors import ToolDefinitionError, WorkerError
 from worker.hooks import Ask, Hook, Skip, ToolCallView
@@ -82,6 +83,7 @@ def _load(entry: str, what: str, loaded: LoadedManifest, key: tuple[str | int, .
     if where not in sys.path:
         sys.path.append(where)  # Modules beside the manifest work, and shadow nothing.
 
+    hermes.make_way()  # A plugin of an earlier pod may have been served a module of that name.
     line = loaded.line_of(*key)
     place = f"{loaded.path}, line {line}" if line else str(loaded.path)
     try:

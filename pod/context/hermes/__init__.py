@@ -6,6 +6,6 @@ Only what works is served; anything else is honestly missing. `served/` holds on
 
 from __future__ import annotations
 
-from .finder import SERVED, install, is_unserved, shadowed_by
+from .finder import SERVED, install, is_unserved, make_way, shadowed_by
 
-__all__ = ["SERVED", "install", "is_unserved", "shadowed_by"]
+__all__ = ["SERVED", "install", "is_unserved", "make_way", "shadowed_by"]

@@ -38,6 +38,8 @@ SERVED: Mapping[str, str] = {
     "hermes_constants": "hermes_constants.py",
     "plugins": "plugins/__init__.py",
     "plugins.context_engine": "plugins/context_engine/__init__.py",
+    "tools": "tools/__init__.py",
+    "tools.registry": "tools/registry.py",
 }
 """The module's name, and its file under `served/`."""
 
@@ -52,6 +54,12 @@ def install() -> None:
         _make_way()
         if _FINDER not in sys.meta_path:
             sys.meta_path.append(_FINDER)
+
+
+def make_way() -> None:
+    """Forget our packages whose names a user's package has taken since, before it is imported."""
+    with _lock:
+        _make_way()
 
 
 def is_unserved(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -359,3 +360,62 @@ async def test_it_reads_its_configuration_and_asks_the_pods_model(home: Path) ->
     facts = home / "memory" / "extractor" / "facts.txt"
     assert facts.read_text() == "3 a fact\n3 a fact\n"
     assert stat.S_IMODE(facts.parent.stat().st_mode) == 0o700
+
+
+ANSWERING = """
+from agent.memory_provider import MemoryProvider
+from tools.registry import tool_error
+
+
+class Answering(MemoryProvider):
+    name = "answering"
+
+    def is_available(self):
+        return True
+
+    def initialize(self, session_id, **kwargs):
+        pass
+
+    def get_tool_schemas(self):
+        return [{"name": "recall_it", "description": "x"}]
+
+    def handle_tool_call(self, tool_name, args, **kwargs):
+        return tool_error("nothing there")
+
+
+def register(ctx):
+    ctx.register_memory_provider(Answering())
+"""
+
+
+async def test_what_is_served_to_it_takes_no_name_from_a_users_own_module(
+    home: Path, tmp_path: Path
+) -> None:
+    """Hermes's `tools` is served to the one pod, and the next has a `tools.py` of its own."""
+    use = install(home, "answering", ANSWERING)
+
+    def script(asked: Asked, number: int) -> Say:
+        calls = {1: "recall_it", 3: "mine"}
+        return Say("…", calls=((calls[number], "{}"),)) if number in calls else Say("done")
+
+    here = tmp_path / "project"
+    here.mkdir()
+    known = list(sys.path)
+    with serving(chat(script)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            await story.turns("one")
+            (result,) = story.of(ToolResult)
+            assert result.is_error
+            assert "nothing there" in result.summary
+
+        (here / "tools.py").write_text('def mine() -> str:\n    """x"""\n    return "MINE"\n')
+        path = manifest(here, served.base_url, '[tools]\npython = ["tools:mine"]\n')
+        try:
+            async with living(path, home) as other:
+                await other.turns("two")
+                (result,) = other.of(ToolResult)
+                assert result.summary == "MINE"
+        finally:
+            sys.path[:] = known
+            for name in [name for name in sys.modules if name.split(".")[0] == "tools"]:
+                del sys.modules[name]
