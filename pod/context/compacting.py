@@ -20,6 +20,7 @@ from .engine import ContextEngine, sanitize_memory_context
 from .errors import BridgeError, EngineTimeout, FenceClosed
 from .fence import Fence
 from .notices import said
+from .pairs import mended
 from .reports import CompressReport
 from .signature import compress_arguments
 from .threads import CompactionPool, Slot
@@ -192,6 +193,9 @@ class Compactions:
         if compressed.warning:
             notices.once("memory_context", compressed.warning)
 
+        if compressed.parted:
+            notices.once("pairs", compressed.parted)
+
         for line in compressed.report.lines():
             notices.say(line)
 
@@ -227,6 +231,8 @@ class _Compressed:
     made: CompactionPlan | CompactionError
     report: CompressReport
     warning: str = ""
+    parted: str = ""
+    """What was left out of it, in words."""
 
 
 def _native(builtin: Compressor, request: CompactionRequest) -> CompactionPlan:
@@ -252,7 +258,12 @@ def _compress(engine: ContextEngine, request: CompactionRequest) -> _Compressed:
     result = compress(messages, **arguments.kwargs)
     report = CompressReport.of(engine)
     warning = arguments.warning(engine.name) if arguments.drops_memory else ""
-    return _Compressed(_made(result, request, report), report, warning)
+    parted = ""
+    if isinstance(result, list):
+        whole = mended(result, request.items)
+        result, parted = whole.messages, whole.told
+
+    return _Compressed(_made(result, request, report), report, warning, parted)
 
 
 def _made(

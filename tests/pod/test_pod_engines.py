@@ -149,10 +149,6 @@ BROKEN = {
         "no_progress",
     ),
     "falls silent": (COMPRESS + "    time.sleep(1.5)\n    return messages[-1:]", "timeout"),
-    "parts a call from its result": (
-        COMPRESS + "    return [m for m in messages if m['role'] != 'assistant']",
-        "invalid_result",
-    ),
 }
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pod.protocol import CompactionDone, EngineNotice
+from pod.protocol import CompactionDone, CompactionFailed, EngineNotice
 from tests.fake_provider import SUMMARY, Asked, Say, serving
-from tests.pod.pods import SYSTEM, Story, living, manifest, pointer, prose
+from tests.pod.pods import SYSTEM, Story, assert_paired, living, manifest, pointer, prose
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +222,32 @@ async def test_what_an_engine_keeps_by_session_goes_along_over_a_compaction(home
             await story.pod.run("use the tool")
 
     assert "known here: ['a summary']" in served.asked[-1].text
+
+
+PARTS = (
+    TOOL.replace("from the tool", "x").replace("from a thread", "y")
+    + """
+def compress(self, messages, current_tokens=None):
+    place = next((n for n, row in enumerate(messages) if row["role"] == "tool"), -2)
+    return [{"role": "user", "content": "SHORT"}] + messages[place:]
+"""
+)
+
+
+@pytest.mark.moves_prefix("an engine of its own compacts")
+async def test_an_engine_that_cuts_between_a_call_and_its_result_still_compacts(
+    home: Path,
+) -> None:
+    """As it does in Hermes, where what lost its other half is left out of each request."""
+    install(home, PARTS)
+    with serving(script) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            await story.turns("one", "use the tool", "three", "four")
+            assert story.of(CompactionDone)
+            assert not story.of(CompactionFailed)
+            (told,) = [line for line in notices(story) if "parted" in line]
+            assert "(1 results, 0 calls)" in told
+            assert_paired(chats(served.asked))
 
 
 # ------------------------------------------------------------------ configuration, home, manager
