@@ -81,6 +81,10 @@ class Ledger:
             os.close(self._fd)
             self._fd = -1
 
+    def fileno(self) -> int:
+        """Return the descriptor of the file; -1 where there is none."""
+        return self._fd
+
     def note(self, envelope: Envelope) -> None:
         """Note an event, where it is one that a log tells of."""
         row: list[object]

@@ -23,7 +23,7 @@ from session_store import Entry, FileSessionStore, SessionStoreError
 
 from .history import page_of
 from .hub import Hub
-from .ledger import Launch, Ledger, Row, read_ledger
+from .ledger import Launch, Ledger, Ref, Row, read_ledger
 from .reconstruct import Teller
 from .record import Record, record_of
 
@@ -183,12 +183,16 @@ def _next_row(launches: Sequence[Launch]) -> Row | None:
 
 
 def _from(rows: Sequence[Row], seq: int) -> tuple[Row, ...]:
-    """Return the rows from `seq` on, and those before that tell of the same entry as the first."""
-    start = next((n for n, row in enumerate(rows) if row.seq >= seq), len(rows))
-    if start == len(rows):
-        # Nothing of it is wanted, but from there on the logs are looked at.
-        return tuple(rows[-1:])
+    """Return the rows from `seq` on, and what is needed of those before.
 
+    That is the last one that names an entry, from which on the logs are looked at, and all that
+    tell of the same entry as the first that is wanted.
+    """
+    start = next((n for n, row in enumerate(rows) if row.seq >= seq), len(rows))
+    while start and rows[start - 1].ref[1] < 0:
+        start -= 1
+
+    start = max(0, start - 1)
     while start and rows[start - 1].ref == rows[start].ref:
         start -= 1
 
@@ -266,15 +270,17 @@ class Retelling:
         """
         for stretch in way:
             last: Row | None = None
+            place = ("", -1)
             for row in stretch.rows:
                 last = row
+                place = _place_after(row, place)
                 data = self._told(row)
                 if data is not None and row.seq >= stretch.from_seq:
                     ref = row.ref if row.ref[1] >= 0 else None
                     yield record_of(Envelope(row.seq, row.launch, row.ts, data, ref))
 
             if last is not None and stretch.is_past:
-                yield from self._unnumbered(last, stretch)
+                yield from self._unnumbered(last, place, stretch)
 
     def _told(self, row: Row) -> EventData | None:
         session_id, entry = row.ref
@@ -296,33 +302,33 @@ class Retelling:
 
         return walk
 
-    def _unnumbered(self, last: Row, stretch: Stretch) -> Iterator[Record]:
+    def _unnumbered(self, last: Row, place: Ref, stretch: Stretch) -> Iterator[Record]:
         """Yield what the logs have after a launch's last event and before the next launch.
 
         Nobody was sent that: an event is in the ledger before it is sent. So it may have any
         number that is new to whoever asks.
         """
         number = max(last.seq + 1, stretch.from_seq)
-        session_id = last.to if last.ref[1] < 0 else last.ref[0]
-        for session, after in self._line(session_id, last, stretch):
-            walk = self._at(session)
-            while (entry := walk.next()) is not None and not self._is_later(
-                session, entry, stretch
-            ):
-                told = walk.told.pop(entry.seq, []) if entry.seq > after else []
+        for session_id, after in self._line(place, stretch):
+            walk = self._at(session_id)
+            while (entry := walk.next()) is not None:
+                if self._is_later(session_id, entry, stretch):
+                    break
+
+                told = walk.told.pop(entry.seq) if entry.seq > after else []
                 for data in told:
-                    ref = (session, entry.seq)
+                    ref = (session_id, entry.seq)
                     yield record_of(Envelope(number, last.launch, entry.ts, data, ref))
                     number += 1
 
-    def _line(self, session_id: str, last: Row, stretch: Stretch) -> Iterator[tuple[str, int]]:
+    def _line(self, place: Ref, stretch: Stretch) -> Iterator[Ref]:
         """Yield the sessions that the log goes on in, and the entry after which it does."""
-        yield session_id, last.ref[1]
+        yield place
         goal = stretch.until.ref[0] if stretch.until is not None else self.session_id
         names = self.store.lineage(goal)
         ids = [name for name, _ in names]
-        if session_id in ids:
-            for name, how in names[ids.index(session_id) + 1 :]:
+        if place[0] in ids:
+            for name, how in names[ids.index(place[0]) + 1 :]:
                 if how != "compact":
                     return
 
@@ -334,6 +340,14 @@ class Retelling:
             return stretch.until.ref[0] == session_id and entry.seq >= stretch.until.ref[1]
 
         return entry.ts >= self.since_ms
+
+
+def _place_after(row: Row, place: Ref) -> Ref:
+    """Return the session that is written after a row, and its last entry that was told of."""
+    if row.ref[1] >= 0:
+        return row.ref
+
+    return place if place[0] == row.to else (row.to, -1)
 
 
 def _moved(row: Row, old: str) -> EventData | None:

@@ -43,7 +43,7 @@ _BACKLOG = 512
 _ACCEPTED_AT_ONCE = 64
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_AGAIN_S = 0.2
-_FAREWELL_S = 5.0
+FAREWELL_S = 5.0
 """How long subscribers have, at the end, to take what there is for them."""
 
 
@@ -61,6 +61,7 @@ class PodServer:
     ledger_of: Callable[[str], Ledger] | None = None
     """Makes the ledger of a launch; None: nothing is kept for later launches."""
     heartbeat_s: float = HEARTBEAT_S
+    farewell_s: float = FAREWELL_S
     uid: int = field(factory=os.geteuid)
     """Whose processes may connect."""
     hub: Hub = field(init=False)
@@ -170,13 +171,13 @@ class PodServer:
         """Give everybody what there is for them, and close."""
         tasks = tuple(self._tasks)
         if tasks:
-            await asyncio.wait(tasks, timeout=_FAREWELL_S)
+            await asyncio.wait(tasks, timeout=self.farewell_s)
 
-        await self.hub.finish(_FAREWELL_S)
+        await self.hub.finish(self.farewell_s)
         self.hub.end_subscriptions()
         drained = [asyncio.ensure_future(c.drained()) for c in self._connections]
         if drained:
-            await asyncio.wait(drained, timeout=_FAREWELL_S)
+            await asyncio.wait(drained, timeout=self.farewell_s)
 
         for future in drained:
             future.cancel()

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import define, field
 
 from pod import Home, Pod
-from pod.serve import Places, PodServer, claim, ensure_run_folder
+from pod.serve import Places, PodServer, claim, ensure_run_folder, reachable
 from pod.serve.ledger import Ledger
 from session_store import FileSessionStore
 from tests.pod.pods import KEY
@@ -33,7 +33,9 @@ class Client:
 
     @classmethod
     async def connect(cls, path: Path) -> Client:
-        reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 26)
+        with reachable(path) as short:
+            reader, writer = await asyncio.open_unix_connection(short, limit=1 << 26)
+
         client = cls(reader, writer)
         assert "hello" in await client.line()
         return client
@@ -71,6 +73,11 @@ class Client:
 
     async def event(self, name: str) -> Line:
         return await self.until(lambda line: line.get("event") == name)
+
+    async def seq(self, seq: int) -> Line:
+        """Return the event of that number."""
+        known = next((event for event in self.events if event["seq"] == seq), None)
+        return known or await self.until(lambda line: line.get("seq") == seq)
 
     async def rest(self) -> list[Line]:
         """Read on to the end and return what came."""
