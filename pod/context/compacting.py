@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from worker.items import Item
@@ -23,6 +23,7 @@ from .notices import said
 from .pairs import mended
 from .reports import CompressReport
 from .signature import compress_arguments
+from .spending import counted
 from .threads import CompactionPool, Slot
 
 T = TypeVar("T")
@@ -133,6 +134,13 @@ class Compactions:
         attempt.slot.let_go()
         if self.current is attempt:
             self.current = None
+
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, on whatever thread, once no compaction is at work in the engine."""
+        if self._left_behind is None:
+            callback()
+        else:
+            self._left_behind.add_done_callback(lambda _: callback())
 
     def touch(self) -> None:
         """Note a sign of life of the compaction that is going on."""
@@ -255,7 +263,9 @@ def _compress(engine: ContextEngine, request: CompactionRequest) -> _Compressed:
     # Messages are made fresh, and are the engine's own: what it does to them ends with them.
     messages = to_messages(request.items)
     compress: Callable[..., object] = engine.compress
-    result = compress(messages, **arguments.kwargs)
+    with counted() as spent:
+        result = compress(messages, **arguments.kwargs)
+
     report = CompressReport.of(engine)
     warning = arguments.warning(engine.name) if arguments.drops_memory else ""
     parted = ""
@@ -263,7 +273,11 @@ def _compress(engine: ContextEngine, request: CompactionRequest) -> _Compressed:
         whole = mended(result, request.items)
         result, parted = whole.messages, whole.told
 
-    return _Compressed(_made(result, request, report), report, warning, parted)
+    made = _made(result, request, report)
+    if spent.requests and isinstance(made, CompactionPlan):
+        made = evolve(made, usage=spent.usage, model=spent.model)
+
+    return _Compressed(made, report, warning, parted)
 
 
 def _made(

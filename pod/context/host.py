@@ -82,6 +82,7 @@ class EngineHost(RequestStage):
     _session: Beginning | None = field(default=None, init=False)
     _model: ModelFacts | None = field(default=None, init=False)
     _status: dict[str, object] = field(factory=dict, init=False)
+    _is_let_go: bool = field(default=False, init=False)
     _awaits_usage: bool = field(default=False, init=False)
     """Whether a request went out whose answer was not measured yet."""
     _requests: int = field(default=0, init=False)
@@ -168,8 +169,13 @@ class EngineHost(RequestStage):
 
     def let_go(self) -> None:
         """Leave the engine to other pods, and let its thread end; idempotent."""
+        if self._is_let_go:
+            return  # By now somebody else may have it.
+
+        self._is_let_go = True
+        release = partial(release_engine, self.engine)
         # One that is still at work here is not free for anybody else.
-        self.calls.close(lambda: release_engine(self.engine))
+        self.calls.close(lambda: self.compactions.when_free(release))
 
     # ------------------------------------------------------------------ around requests
 
