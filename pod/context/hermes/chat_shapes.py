@@ -173,6 +173,18 @@ def _usage(usage: Usage) -> CompletionUsage:
     return CompletionUsage(prompt, said, prompt + said, details)
 
 
+def usage_of(answer: object) -> Usage:
+    """Return the usage that an answer of that shape tells; what it does not tell is not known."""
+    usage = getattr(answer, "usage", None)
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        getattr(usage, "prompt_tokens", None),
+        getattr(usage, "completion_tokens", None),
+        getattr(details, "cached_tokens", None),
+        getattr(details, "cache_write_tokens", None),
+    )
+
+
 def stop_reason_of(finish_reason: object) -> StopReason:
     """Return how an answer ended, from the word that its choice has for it."""
     return _STOP_REASONS.get(finish_reason, "end")

@@ -12,10 +12,11 @@ from contextlib import aclosing
 from attrs import define, field, frozen
 
 from pod.compaction.summarizer import within_attempt
+from pod.context.spending import spent
 from worker.errors import WorkerError
 from worker.llm.types import Answer, Answered, LlmClient, LlmRequest, Usage
 
-from .chat_shapes import Completion, completion
+from .chat_shapes import Completion, completion, usage_of
 
 DEFAULT_TIMEOUT_S = 120.0
 """How long a call may take where neither it nor its task says."""
@@ -74,17 +75,17 @@ class Completions:
             )
 
         try:
-            return within_attempt(lambda: self._begin(call)).result()
+            return _counted(within_attempt(lambda: self._begin(call)).result())
         except FutureCancelled as error:
             raise CallRefused("the pod gave up the call: what it was for is over") from error
 
     async def acomplete(self, call: PluginCall) -> Completion:
         """Return the model's answer, on whatever event loop this runs. Raises as `complete`."""
         if _running_loop() is self.loop:
-            return await self._ask(call)
+            return _counted(await self._ask(call))
 
         try:
-            return await asyncio.wrap_future(within_attempt(lambda: self._begin(call)))
+            return _counted(await asyncio.wrap_future(within_attempt(lambda: self._begin(call))))
         except FutureCancelled as error:
             raise CallRefused("the pod gave up the call: what it was for is over") from error
 
@@ -137,6 +138,12 @@ class Completions:
                     return event.answer
 
         raise WorkerError(f"{client.model} ended its stream without an answer")
+
+
+def _counted(answer: Completion) -> Completion:
+    """Return an answer after noting what it took, in the context of whoever asked."""
+    spent(usage_of(answer), answer.model)
+    return answer
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -27,9 +27,8 @@ from pod.context.bridge import from_messages
 from pod.context.engine import ContextEngine, JsonDict, Message
 from pod.context.thresholds import resolve_model_threshold
 from worker.items import Item, is_turn_start
-from worker.llm.types import Usage
 
-from .chat_shapes import Completion, stop_reason_of
+from .chat_shapes import Completion, stop_reason_of, usage_of
 from .handoff import handoff_row, is_handoff, with_prefix, without_prefix
 from .rough_tokens import message_tokens, messages_tokens
 from .row_prune import prune_boundary, pruned
@@ -363,7 +362,7 @@ class HermesCompressor(ContextEngine):
         return SummaryAnswer(
             choice.message.content or "",
             stop_reason_of(getattr(choice, "finish_reason", None)),
-            _usage_of(answer),
+            usage_of(answer),
             getattr(answer, "model", ""),
         )
 
@@ -422,10 +421,3 @@ def _taken_by(function: Any, candidates: Mapping[str, Any]) -> dict[str, Any]:  
 
     names = {one.name for one in parameters}
     return {name: value for name, value in candidates.items() if name in names}
-
-
-def _usage_of(answer: object) -> Usage:
-    usage = getattr(answer, "usage", None)
-    prompt = getattr(usage, "prompt_tokens", None)
-    said = getattr(usage, "completion_tokens", None)
-    return Usage(prompt, said)

@@ -103,7 +103,11 @@ async def test_compress_asks_the_pod_s_model(home: Path) -> None:
     with serving(script) as served:
         async with living(manifest(home, served.base_url, USE), home) as story:
             await story.turns("one", "two", "three", "four")
-            assert [done.method for done in story.of(CompactionDone)] == ["engine"]
+            (done,) = story.of(CompactionDone)
+            assert done.method == "engine"
+            assert done.usage is not None
+            assert done.usage.model == "fake"
+            assert (done.usage.output_tokens or 0) > 0
             assert any("MODEL SAID (sum up)" in asked.text for asked in served.asked)
             assert not notices(story)
 
