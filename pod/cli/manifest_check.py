@@ -47,6 +47,7 @@ class Checkup:
         yield from _problem("budgets", lambda: check_cost_budget(self.loaded))
         yield from self._sizes()
         yield self._engine()
+        yield from self._memory()
         yield from self._tools()
         yield from _problem("prompts", lambda: system_prompt(self.loaded))
         yield from self._session()
@@ -102,6 +103,25 @@ class Checkup:
                 return Finding("warn", "engine", told, f"pod engines show {name}")
 
         return Finding("ok", "engine", f"{name} ({info.source})")
+
+    def _memory(self) -> Iterator[Finding]:
+        from pod.memory.errors import MemoryUnavailable
+        from pod.memory.loader import find_provider, load_provider, release_provider
+
+        section = self.loaded.manifest.memory
+        name = section.provider if section is not None else None
+        if name is None:
+            return
+
+        info = find_provider(name, self.home.plugins)
+        try:
+            release_provider(load_provider(name, self.home.plugins))
+        except MemoryUnavailable as error:
+            told = f"{name}: {error.reason}; the pod would run without memory"
+            advice = f"a provider is a folder in {self.home.plugins}, or a package that brings one"
+            yield Finding("warn", "memory", told, advice)
+        else:
+            yield Finding("ok", "memory", f"{name} ({info.source if info else 'loaded'})")
 
     def _tools(self) -> Iterator[Finding]:
         try:

@@ -11,9 +11,10 @@ from attrs import define, field
 
 from pod.context.errors import EngineInterrupted
 from pod.context.threads import EngineThread
+from pod.home import Home
 
 from .errors import MemoryUnavailable
-from .loader import load_provider, release_provider
+from .loader import is_bundled, load_provider, release_provider
 from .provider import MemoryProvider
 from .settings import Limits, MemorySettings
 from .signature import accepted
@@ -202,6 +203,9 @@ def _begun(
         why = ask() if callable(ask) else ""
         detail = f": {why}" if isinstance(why, str) and why.strip() else ""
         raise MemoryUnavailable(settings.provider, f"it says that it is not available{detail}")
+
+    if not is_bundled(settings.provider):
+        Home(settings.home).ensure(settings.home)  # Private, whatever the provider makes in it.
 
     provider.initialize(session_id, **accepted(provider.initialize, kwargs))
     return provider

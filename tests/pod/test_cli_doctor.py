@@ -288,6 +288,15 @@ def test_an_engine_that_is_not_there_is_a_warning_as_the_built_in_takes_over(des
     assert found(desk, desk.scripted())["engine"]["level"] == "ok"
 
 
+def test_a_memory_provider_that_cannot_be_had_is_a_warning(desk: Desk) -> None:
+    seen = found(desk, desk.scripted(extra='[memory]\nprovider = "nowhere"\n'))["memory"]
+    assert seen["level"] == "warn"
+    assert "the pod would run without memory" in seen["detail"]
+    seen = found(desk, desk.scripted(extra='[memory]\nprovider = "file"\n'))["memory"]
+    assert (seen["level"], seen["detail"]) == ("ok", "file (bundled)")
+    assert "memory" not in found(desk, desk.scripted())
+
+
 def test_an_engine_that_does_not_load_is_a_warning_too(desk: Desk) -> None:
     folder = desk.home / "plugins" / "broken"
     folder.mkdir(parents=True)

@@ -95,6 +95,23 @@ def register(ctx):
     ctx.register_memory_provider(DiaryProvider())
 '''
 
+# One of an older contract: no base class, and no keywords that came later.
+LEGACY = """
+class Old:
+    name = "toy"
+    def is_available(self): return True
+    def initialize(self, session_id): self.lines = []
+    def system_prompt_block(self): return "OLD"
+    def prefetch(self, query): return "OLD-RECALL " + query
+    def sync_turn(self, user_content, assistant_content): self.lines.append(user_content)
+    def get_tool_schemas(self): return [{"name": "old_lines", "description": "x"}]
+    def handle_tool_call(self, tool_name, args): return str(self.lines)
+    def on_turn_start(self, turn_number, message): pass
+
+def register(ctx):
+    ctx.register_memory_provider(Old())
+"""
+
 USE = '[memory]\nprovider = "{name}"\n'
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pod.protocol import Alert, CompactionDone, ToolResult
 from tests.fake_provider import Asked, Say, serving
-from tests.pod.memory.plugins import install, noted, toy
+from tests.pod.memory.plugins import LEGACY, install, noted, toy
 from tests.pod.pods import COMPACT, Story, chat, kinds, living, manifest, prose, user_texts
 
 pytestmark = pytest.mark.anyio
@@ -295,23 +295,6 @@ async def test_a_block_cannot_pretend_to_be_over(home: Path) -> None:
             await story.turns("one")
 
     assert str(served.asked[0].body["messages"][0]["content"]).count("</memory>") == 1
-
-
-LEGACY = """
-class Old:
-    name = "toy"
-    def is_available(self): return True
-    def initialize(self, session_id): self.lines = []
-    def system_prompt_block(self): return "OLD"
-    def prefetch(self, query): return "OLD-RECALL " + query
-    def sync_turn(self, user_content, assistant_content): self.lines.append(user_content)
-    def get_tool_schemas(self): return [{"name": "old_lines", "description": "x"}]
-    def handle_tool_call(self, tool_name, args): return str(self.lines)
-    def on_turn_start(self, turn_number, message): pass
-
-def register(ctx):
-    ctx.register_memory_provider(Old())
-"""
 
 
 async def test_one_of_an_older_contract_is_called_with_what_it_takes(home: Path) -> None:
