@@ -366,6 +366,7 @@ async def _engine(
         around=around(place),
         records=SessionRecords(setting.store),
         stand_in=builtin,
+        mask=prepared.masker.mask,
     )
     undo.callback(host.let_go)
     return host, named, place

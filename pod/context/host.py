@@ -42,7 +42,7 @@ from pod.context.records import SessionRecords
 from pod.context.reports import CompressReport
 from pod.context.selection import Selector
 from pod.context.signature import end_context_engine_session, overrides
-from pod.context.status import status_of
+from pod.context.status import masked, status_of
 from pod.context.threads import CompactionPool
 from pod.context.usage import usage_record
 from worker.hooks import Action, Continue
@@ -74,6 +74,8 @@ class EngineHost(RequestStage):
     """What an engine is given to read sessions with."""
     stand_in: Compressor | None = None
     """Makes a digest where the engine cannot compact and the window is full."""
+    mask: Callable[[str], str] = str
+    """Takes secrets out of what the engine says of itself."""
     call_timeout_s: float = CALL_TIMEOUT_S
     notices: Notices = field(init=False)
     calls: EngineCalls = field(init=False)
@@ -345,4 +347,5 @@ class EngineHost(RequestStage):
     def _read_status(self) -> None:
         """Read the engine's numbers, on its thread."""
         tools = {"tools": self._status["tools"]} if "tools" in self._status else {}
-        self._status = status_of(self.engine) | tools
+        said = status_of(self.engine).items()
+        self._status = {key: masked(value, self.mask) for key, value in said} | tools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .engine import ContextEngine
@@ -32,6 +32,19 @@ def status_of(engine: ContextEngine) -> dict[str, object]:
     ask = getattr(engine, "get_status", None)
     said = ask() if callable(ask) else {}
     return plain_entries(numbers) | plain_entries(said if isinstance(said, Mapping) else {})
+
+
+def masked(value: object, mask: Callable[[str], str]) -> object:
+    """Return plain data with every text in it put through `mask`."""
+    match value:
+        case str():
+            return mask(value)
+        case dict():
+            return {key: masked(part, mask) for key, part in value.items()}
+        case list():
+            return [masked(part, mask) for part in value]
+        case _:
+            return value
 
 
 def plain_entries(given: Mapping[Any, object], depth: int = 0) -> dict[str, object]:
