@@ -143,7 +143,7 @@ async def launch(
         )
         launched = await _assemble(setting, undo=undo)
         _tell_of_torn_tail(launched.core, session)
-        await take_up(launched.core, session.state, setting.beginning(launched.core.host.name))
+        await take_up(launched.core, session.state, setting.beginning())
         if launched.core.plugin_host is not None and left is not None and left.session_id:
             await launched.core.plugin_host.session_reset(left.session_id)
 
@@ -169,9 +169,11 @@ class _Setting:
         """What was left, where a plugin's engine goes along."""
         return self.left if self.left is not None and self.left.host is not None else None
 
-    def beginning(self, engine: str) -> Beginning:
+    def beginning(self) -> Beginning:
         """Return what the engine is told of the session."""
         left, state = self.left, self.session.state
+        # As the manifest calls it: the same folder that the engine finds by asking.
+        engine = self.prepared.loaded.manifest.context.engine
         is_new_branch = left is None and state.forked_from is not None and state.head.seq == 0
         branched_off = state.forked_from[0] if is_new_branch and state.forked_from else ""
         # Compactions go on with a conversation; a branch is one of its own.
