@@ -253,17 +253,19 @@ class Pod:
         """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
         return await self._exclusively(lambda driver, asked: driver.resume(asked))
 
-    def begin(self, prompt: UserMessage | None) -> asyncio.Task[RunResult]:
+    def begin(
+        self, prompt: UserMessage | None, *, output: type[Any] | None = None
+    ) -> asyncio.Task[RunResult]:
         """Begin a run, or with None go on with the last one; the task comes to how it ended.
 
-        What is asked of the pod from here on, such as `cancel`, is asked of this run. Raises as
-        `run` does, at once.
+        `output` is that of `run`. What is asked of the pod from here on, such as `cancel`, is
+        asked of this run. Raises as `run` does, at once.
         """
         if prompt is None:
             work = self._exclusively(lambda driver, asked: driver.resume(asked))
         else:
             message = _checked(prompt)
-            work = self._exclusively(lambda driver, asked: driver.run(message, None, asked))
+            work = self._exclusively(lambda driver, asked: driver.run(message, output, asked))
 
         return asyncio.create_task(work, name="run")
 
