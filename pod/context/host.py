@@ -247,6 +247,7 @@ class EngineHost(RequestStage):
                     to_messages(history), usage=usage, api_call_count=requests, **kwargs
                 ),
             )
+            self.calls.post("get_status", self._read_status)
 
     # ------------------------------------------------------------------ compaction
 
