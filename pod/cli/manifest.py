@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,42 +65,65 @@ def schema() -> None:
 @manifest.command()
 @click.argument("path", default="pod.toml", type=click.Path(path_type=Path))
 @click.option(
+    "--from-hermes",
+    "hermes",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Carry over a Hermes configuration (config.yaml).",
+)
+@click.option(
     "--provider",
     "kind",
-    default="local",
     metavar="KIND",
     help="The kind of provider, such as anthropic, openai, gemini, ollama [local].",
 )
 @click.option("--name", help="The pod's name; default: that of the file.")
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-def init(path: Path, kind: str, name: str | None, force: bool) -> None:
+def init(
+    path: Path, hermes: Path | None, kind: str | None, name: str | None, *, force: bool
+) -> None:
     """Write a manifest to start from to PATH [pod.toml].
 
-    What it needs and does not find here, such as the variable of a key, is told as a note.
+    What it needs and does not find here, such as the variable of a key, is told as a note. Of a
+    Hermes configuration no secret is copied, and what has no counterpart is named in the file.
     """
-    from manifests import (
-        PROVIDER_KINDS,
-        launch_notes,
-        load_manifest,
-        starter_manifest,
-        suggested_pod_name,
-    )
+    from manifests import PROVIDER_KINDS, launch_notes, load_manifest
 
-    if kind not in PROVIDER_KINDS:
+    if kind is not None and kind not in PROVIDER_KINDS:
         raise click.BadParameter(
             f"{kind!r} is not a provider ({', '.join(PROVIDER_KINDS)})", param_hint="--provider"
         )
 
+    text, unset = _text_of(path, hermes, kind, name)
+    _write(path, text, force=force)
+    loaded = load_manifest(path, env={**os.environ, **unset})
+    click.echo(f"wrote {path}")
+    _say_notes((*launch_notes(loaded, os.environ), *_unbuilt(loaded)))
+    for variable in unset:
+        click.echo(f"  note: base_url: the variable {variable} is not set")
+
+    click.echo(f'  try it: pod run {path} "Who are you?"')
+
+
+def _text_of(
+    path: Path, hermes: Path | None, kind: str | None, name: str | None
+) -> tuple[str, Mapping[str, str]]:
+    """Return a manifest, and the variables of its addresses that are not set."""
+    from manifests import starter_manifest, suggested_pod_name
+
+    pod = name or suggested_pod_name(path.stem)
     try:
-        text = starter_manifest(kind, name or suggested_pod_name(path.stem))
+        text = starter_manifest(kind or "local", pod)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--name") from None
 
-    _write(path, text, force=force)
-    loaded = load_manifest(path, env=os.environ)
-    click.echo(f"wrote {path}")
-    _say_notes((*launch_notes(loaded, os.environ), *_unbuilt(loaded)))
-    click.echo(f'  try it: pod run {path} "Who are you?"')
+    if hermes is None:
+        return text, {}
+
+    from .hermes_init import manifest_from_hermes
+
+    made = manifest_from_hermes(hermes, name=pod, kind=kind, env=os.environ)
+    return made.text, made.unset
 
 
 def _unbuilt(loaded: LoadedManifest) -> Iterator[Note]:
