@@ -45,6 +45,11 @@ def get_hermes_home() -> Path:
     return Path(named) if named else Path.home() / ".hermes"
 
 
+def get_config_path() -> Path:
+    """Return where Hermes would have its configuration: in that home. `load_config` reads none."""
+    return get_hermes_home() / "config.yaml"
+
+
 def plugins_dir() -> Path:
     """Return where plugins are looked for by name."""
     runtime = current_runtime()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pod.context.hermes.surroundings import get_hermes_home
+from pod.context.hermes.surroundings import get_config_path, get_hermes_home
 
-__all__ = ["get_hermes_home"]
+__all__ = ["get_config_path", "get_hermes_home"]

@@ -20,6 +20,7 @@ from pod.context.hermes.handoff import (
 from pod.context.hermes.handoff import (
     SUMMARY_END_MARKER as _SUMMARY_END_MARKER,
 )
+from pod.context.hermes.rough_tokens import messages_tokens as estimate_messages_tokens_rough
 from pod.context.hermes.windows import get_model_context_length
 from pod.context.rows import COMPRESSED_SUMMARY as COMPRESSED_SUMMARY_METADATA_KEY
 from pod.context.thresholds import resolve_model_threshold
@@ -33,6 +34,7 @@ __all__ = [
     "_SUMMARY_END_MARKER",
     "ContextCompressor",
     "call_llm",
+    "estimate_messages_tokens_rough",
     "get_model_context_length",
     "resolve_model_threshold",
 ]
