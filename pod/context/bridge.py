@@ -171,7 +171,7 @@ def _items(rows: Sequence[Row], known: _Known, makings: Makings) -> list[Item]:
     items: list[Item] = []
     for row, claimed in zip(rows, known.claimed_by(rows), strict=True):
         if claimed is not None and unchanged[id(claimed)] == row.key:
-            item = _with_absorbed(claimed, row)
+            item = _with_absorbed(claimed, row, known.by_uid)
         else:
             item = makings.item(row, claimed, open_calls)
 
@@ -184,11 +184,11 @@ def _items(rows: Sequence[Row], known: _Known, makings: Makings) -> list[Item]:
     return items
 
 
-def _with_absorbed(item: Item, row: Row) -> Item:
+def _with_absorbed(item: Item, row: Row, by_uid: Mapping[str, Item]) -> Item:
     if isinstance(item, ToolResult | SystemNote):
         return item
 
-    absorbed = absorbed_by(row, item)
+    absorbed = absorbed_by(row, item, by_uid)
     is_known = set(absorbed) == set(item.absorbed_uids)
     return item if is_known else evolve(item, absorbed_uids=absorbed)
 

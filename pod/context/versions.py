@@ -60,19 +60,22 @@ class Makings:
         match known:
             case UserMessage():
                 origin = self._origin(row, known.origin)
-                absorbed = absorbed_by(row, known)
+                absorbed = self._absorbed(row, known)
                 return evolve(known, parts=row.parts, origin=origin, absorbed_uids=absorbed)
             case SummaryMessage():
                 text = _unlabelled(row.text, wire_text(known), known.text)
-                return evolve(known, text=text, absorbed_uids=absorbed_by(row, known))
+                return evolve(known, text=text, absorbed_uids=self._absorbed(row, known))
             case SystemNote():
                 return evolve(known, text=_unlabelled(row.text, wire_text(known), known.text))
             case _ if row.is_summary:
                 text = row.text.removeprefix(SUMMARY_LABEL).lstrip("\n")
-                return SummaryMessage(uid, text, None, 0, absorbed_by(row, None))
+                return SummaryMessage(uid, text, None, 0, self._absorbed(row, None))
             case _:
                 origin = self._origin(row, self.origin)
-                return UserMessage(uid, row.parts, origin, absorbed_by(row, None))
+                return UserMessage(uid, row.parts, origin, self._absorbed(row, None))
+
+    def _absorbed(self, row: Row, known: Item | None) -> tuple[str, ...]:
+        return absorbed_by(row, known, self.by_uid)
 
     def _origin(self, row: Row, own: Literal["user", "injected"]) -> Literal["user", "injected"]:
         # What a person said stays said by a person, whichever message it was merged into.
@@ -85,15 +88,15 @@ class Makings:
         if known is not None and row.calls and row.calls == _calls_of(known):
             # Reasoning belongs to the calls it led to: some providers refuse one without the other.
             return evolve(
-                known, parts=_with_text(known, row.text), absorbed_uids=absorbed_by(row, known)
+                known, parts=_with_text(known, row.text), absorbed_uids=self._absorbed(row, known)
             )
 
         parts = (*text, *self._calls(row, known))
         if known is not None:
-            return evolve(known, parts=parts, absorbed_uids=absorbed_by(row, known))
+            return evolve(known, parts=parts, absorbed_uids=self._absorbed(row, known))
 
         stop_reason = "tool_calls" if row.calls else "end"
-        return AssistantMessage(uid, parts, "", "", stop_reason, absorbed_by(row, None))
+        return AssistantMessage(uid, parts, "", "", stop_reason, self._absorbed(row, None))
 
     def _calls(self, row: Row, known: AssistantMessage | None) -> list[ToolCall]:
         own = {call.call_id: call.call_uid for call in known.tool_calls} if known else {}
@@ -113,10 +116,18 @@ class Makings:
         return calls
 
 
-def absorbed_by(row: Row, known: Item | None) -> tuple[str, ...]:
-    """Return the identities that went into `row`: those it names, then those known before."""
-    before = () if known is None else getattr(known, "absorbed_uids", ())
-    return tuple(dict.fromkeys((*row.absorbed, *before)))
+def absorbed_by(row: Row, known: Item | None, by_uid: Mapping[str, Item]) -> tuple[str, ...]:
+    """Return the identities that went into `row`: those it names, then those known before.
+
+    What one of them had absorbed itself follows it; the row's own is never among them.
+    """
+    uids = [part for uid in row.absorbed for part in (uid, *_absorbed(by_uid.get(uid)))]
+    own = known.uid if known is not None else row.uid
+    return tuple(uid for uid in dict.fromkeys((*uids, *_absorbed(known))) if uid != own)
+
+
+def _absorbed(item: Item | None) -> tuple[str, ...]:
+    return getattr(item, "absorbed_uids", ())
 
 
 def _named_uid(row: Row, place: int) -> str | None:

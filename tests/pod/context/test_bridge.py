@@ -240,7 +240,7 @@ def test_a_person_s_words_stay_a_person_s_when_merged_into_a_new_row() -> None:
     (item,) = from_messages([row], HISTORY)
     assert isinstance(item, UserMessage)
     assert item.origin == "user"
-    assert item.absorbed_uids == ("u1",)
+    assert item.absorbed_uids == ("u1", "u0")
 
 
 def test_a_carrier_keeps_its_uid_and_names_the_task_it_absorbed() -> None:
@@ -249,7 +249,84 @@ def test_a_carrier_keeps_its_uid_and_names_the_task_it_absorbed() -> None:
     summary["_absorbed_message_uids"] = ["u1"]
     (item,) = from_messages([summary], HISTORY)
     assert isinstance(item, SummaryMessage)
-    assert (item.uid, item.absorbed_uids, item.generation) == ("s1", ("u1",), 2)
+    assert (item.uid, item.absorbed_uids, item.generation) == ("s1", ("u1", "u0"), 2)
+
+
+def test_what_an_absorbed_message_had_absorbed_follows_it() -> None:
+    """U14: a constituent's own list comes after its uid, also where an engine left it out."""
+    other = UserMessage("u2", (Text("and fix it"),), absorbed_uids=("x", "y"))
+    last = UserMessage("u3", (Text("soon"),))
+    row = to_messages([USER])[0]
+    row["content"] += "\n\nand fix it\n\nsoon"
+    row["_absorbed_message_uids"] = ["u2", "u3"]
+    (merged,) = from_messages([row], [USER, other, last])
+    assert isinstance(merged, UserMessage)
+    assert merged.absorbed_uids == ("u2", "x", "y", "u3", "u0")
+
+
+def test_a_composite_under_its_anchor_s_uid_names_the_former_survivor() -> None:
+    """U15: the anchor's own, then the survivor, then what that had absorbed."""
+    scaffold = UserMessage("s", (Text("[context]"),), origin="injected", absorbed_uids=("b",))
+    anchor = UserMessage("a", (Text("the task"),), absorbed_uids=("c",))
+    row = to_messages([anchor])[0]
+    row["content"] = "the task\n\n[context]"
+    row["_absorbed_message_uids"] = ["c", "s", "b"]
+    (merged,) = from_messages([row], [scaffold, anchor])
+    assert isinstance(merged, UserMessage)
+    assert (merged.uid, merged.origin) == ("a", "user")
+    assert merged.absorbed_uids == ("c", "s", "b")
+
+
+@pytest.mark.parametrize("keeps_uid", [True, False])
+def test_a_message_never_names_itself_among_what_it_absorbed(keeps_uid: bool) -> None:
+    row = to_messages([ANSWER])[0]
+    row["_absorbed_message_uids"] = ["a1", "r9", "r9", "a1"]
+    if not keeps_uid:
+        del row["message_uid"]
+
+    (item,) = from_messages([row], [ANSWER])
+    assert isinstance(item, AssistantMessage)
+    assert (item.uid, item.absorbed_uids) == ("a1", ("r9",))
+    assert item.parts == ANSWER.parts
+
+
+def test_answers_that_were_folded_into_one_name_what_they_were() -> None:
+    """U14 and U26, for answers: a uid a call, in call order, shared ids included."""
+    second = AssistantMessage(
+        "a2", (Text("again"), ToolCall("call_1", "grep", "{}", "t2")), "", "", "tool_calls"
+    )
+    first = to_messages([ANSWER])[0]
+    row = first | {
+        "content": "looking again",
+        "tool_calls": first["tool_calls"] + to_messages([second])[0]["tool_calls"],
+        "_tool_call_uids": ["t1", "t2"],
+        "_absorbed_message_uids": ["a2"],
+    }
+    (folded,) = from_messages([row], [ANSWER, second])
+    assert isinstance(folded, AssistantMessage)
+    assert [call.call_uid for call in folded.tool_calls] == ["t1", "t2"]
+    assert folded.absorbed_uids == ("a2",)
+    assert to_messages([folded])[0]["_tool_call_uids"] == ["t1", "t2"]
+
+
+def test_what_an_engine_does_to_a_message_with_images_is_done_to_that_alone() -> None:
+    """Text edited, an image taken out, another put in: the rest is byte for byte as it was."""
+    gif = Image("image/gif", bytes(range(256)))
+    item = UserMessage("u", (Text("before"), PNG, Text("between"), gif))
+    (row,) = to_messages([item])
+    row["content"][0]["text"] = "edited"
+    (edited,) = from_messages([row], [item])
+    assert edited == UserMessage("u", (Text("edited"), PNG, Text("between"), gif))
+
+    del row["content"][1]
+    (thinner,) = from_messages([row], [item])
+    assert thinner == UserMessage("u", (Text("edited"), Text("between"), gif))
+
+    row["content"] = [{"type": "text", "text": "[image]"}, row["content"][1]]
+    (plain,) = from_messages([row], [item])
+    assert isinstance(plain, UserMessage)
+    assert plain.text == "[image]\nbetween"
+    assert not any(isinstance(part, Image) for part in plain.parts)
 
 
 def test_a_system_row_that_repeats_the_system_prompt_is_left_out() -> None:
