@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from pod.compaction.plan import CompactionError
     from pod.errors import KeyMissing, NotBuilt, PluginFailed, PodBusy, PodClosed, PodError, Thrash
     from pod.home import Home
-    from pod.pod import Pod, PodStatus
+    from pod.pod import Pod
     from pod.runs import RunResult
+    from pod.status import PodStatus
 
 _HOME_OF = {
     "CompactionError": "pod.compaction.plan",
@@ -25,7 +26,7 @@ _HOME_OF = {
     "PodBusy": "pod.errors",
     "PodClosed": "pod.errors",
     "PodError": "pod.errors",
-    "PodStatus": "pod.pod",
+    "PodStatus": "pod.status",
     "RunResult": "pod.runs",
     "Thrash": "pod.errors",
 }

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import anyio
-from attrs import frozen
 
 from pod.approvals import ApprovalDesk, Decision, Scope
 from pod.bus import EventBus, Subscription
@@ -29,6 +28,7 @@ from pod.home import Home
 from pod.journal import in_thread
 from pod.launch import Launched, launch
 from pod.preparing import prepare
+from pod.prompts import prompt_message
 from pod.protocol import (
     ApprovalRequest,
     CompactionDone,
@@ -37,43 +37,17 @@ from pod.protocol import (
     EventData,
     SessionChanged,
 )
-from pod.protocol.events import State
 from pod.runs import RunDriver, RunResult, Steering
+from pod.status import PodStatus, status_of
 from worker.foreign import uninterrupted
 from worker.hooks import ToolCallView
-from worker.items import Image, Item, Text, UserMessage, new_uid
-from worker.text import is_blank
+from worker.items import Image, Item, UserMessage
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest, PodManifest
 
 E = TypeVar("E", bound=EventData)
 _log = logging.getLogger("pod")
-
-
-@frozen
-class PodStatus:
-    """Where a pod stands. Sizes are tokens; `occupancy_source` says how that number is known."""
-
-    name: str
-    state: State
-    session_id: str
-    provider: str
-    model: str
-    engine: str
-    history_len: int
-    turns: int
-    watermark: int
-    occupancy: int
-    occupancy_source: str
-    window: int | None
-    compact_threshold: int | None
-    request_threshold: int | None
-    compaction_failures: int
-    compaction_disabled: bool
-    generation: int
-    engine_status: dict[str, object]
-    """What the engine last said of itself, at most a response old."""
 
 
 class Pod:
@@ -246,7 +220,7 @@ class Pod:
             ValueError: The prompt is empty.
             PodBusy: A run is going on already.
         """
-        message = _checked(_message(prompt, images))
+        message = prompt_message(prompt, images)
         return await self._exclusively(lambda driver, asked: driver.run(message, output, asked))
 
     async def resume(self) -> RunResult:
@@ -264,7 +238,7 @@ class Pod:
         if prompt is None:
             work = self._exclusively(lambda driver, asked: driver.resume(asked))
         else:
-            message = _checked(prompt)
+            message = prompt_message(prompt)
             work = self._exclusively(lambda driver, asked: driver.run(message, output, asked))
 
         return asyncio.create_task(work, name="run")
@@ -396,28 +370,7 @@ class Pod:
 
     def status(self) -> PodStatus:
         """Return where the pod stands."""
-        core = self._alive().core
-        occupancy = core.worker.occupancy()
-        return PodStatus(
-            name=core.name,
-            state=core.state,
-            session_id=core.session.session_id,
-            provider=core.worker.client.provider,
-            model=core.worker.client.model,
-            engine=core.host.name,
-            history_len=len(core.worker.history),
-            turns=core.worker.turns,
-            watermark=core.worker.watermark,
-            occupancy=occupancy.tokens,
-            occupancy_source=occupancy.source,
-            window=core.thresholds.window,
-            compact_threshold=core.thresholds.compact,
-            request_threshold=core.thresholds.request,
-            compaction_failures=core.memory.failures,
-            compaction_disabled=core.memory.disabled,
-            generation=core.memory.generation,
-            engine_status=core.host.status,
-        )
+        return status_of(self._alive().core)
 
     def engine_commands(self) -> dict[str, EngineCommand]:
         """Return the slash commands that the engine's plugin registered, by name."""
@@ -538,19 +491,3 @@ class Pod:
                 _log.exception("compaction after a run failed")
                 info = error_info(error)
                 self._bus.publish(Error(code=info.code, message=info.message, hint=info.hint))
-
-
-def _checked(message: UserMessage) -> UserMessage:
-    if is_blank(message.text) and not any(isinstance(p, Image) for p in message.parts):
-        text = "the prompt is empty"
-        raise ValueError(text)
-
-    return message
-
-
-def _message(prompt: str | UserMessage, images: tuple[Image, ...]) -> UserMessage:
-    if isinstance(prompt, UserMessage):
-        return prompt
-
-    parts: tuple[Text | Image, ...] = (Text(prompt), *images) if prompt else images
-    return UserMessage(uid=new_uid(), parts=parts)
