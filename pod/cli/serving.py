@@ -16,7 +16,7 @@ from attrs import define, field
 
 from pod.pod import Pod
 from pod.preparing import open_store
-from pod.serve.claim import Claim, Serving, claim
+from pod.serve.claim import Serving, claim
 from pod.serve.ledger import Ledger
 from pod.serve.places import Places, ensure_run_folder
 from pod.serve.server import PodServer
@@ -57,6 +57,15 @@ def serve_on_socket(
     ensure_run_folder(home)
     places = Places.of(home, loaded.manifest.pod.name)
     held = claim(places)
+    manifest = str(Path(loaded.path).absolute())
+    serving = Serving(
+        name=places.name,
+        pid=os.getpid(),
+        since_ms=time.time_ns() // 1_000_000,
+        manifest=manifest,
+        socket=str(places.socket),
+    )
+    held.publish(serving)
     try:
         pod = Pod(loaded, home=home, env=env, resume=chosen_session(options, loaded, home))
         _allow_many_clients()
@@ -64,34 +73,26 @@ def serve_on_socket(
             server = PodServer(
                 pod=pod,
                 store=lambda: open_store(loaded, home),
-                manifest=str(Path(loaded.path).absolute()),
+                manifest=manifest,
                 ledger_of=lambda launch: Ledger(places.ledger, launch),
             )
-            return asyncio.run(_on_socket(server, held, _ready(ready_fd)))
+            return asyncio.run(_on_socket(server, places, _ready(ready_fd)))
     finally:
         held.release()
 
 
-async def _on_socket(server: PodServer, held: Claim, ready: Callable[[Serving, str], None]) -> int:
-    pod, places, manifest = server.pod, held.places, server.manifest
+async def _on_socket(server: PodServer, places: Places, ready: Callable[[str], None]) -> int:
+    pod = server.pod
     chronicle = Chronicle(pod.name)
     pod.listen(chronicle)
     life = _Life(server)
     with Interrupts(life.stop) as interrupts:
-        if not await life.launch(manifest):
+        if not await life.launch(server.manifest):
             return interrupts.exit_code or 1
 
         server.listen(places)
-        serving = Serving(
-            name=pod.name,
-            pid=os.getpid(),
-            since_ms=time.time_ns() // 1_000_000,
-            manifest=manifest,
-            socket=str(places.socket),
-        )
-        held.publish(serving)
         chronicle.say(f"serving {pod.name}: pid {os.getpid()}, session {pod.session_id}")
-        ready(serving, pod.session_id)
+        ready(pod.session_id)
         await server.ended()
 
     chronicle.say(f"{pod.name} has ended")
@@ -160,12 +161,12 @@ class _Life:
             self.server.shutdown()
 
 
-def _ready(number: int | None) -> Callable[[Serving, str], None]:
-    def say_so(serving: Serving, session_id: str) -> None:
+def _ready(number: int | None) -> Callable[[str], None]:
+    def say_so(session_id: str) -> None:
         if number is None:
             return
 
-        line = orjson.dumps({"pid": serving.pid, "session_id": session_id}) + b"\n"
+        line = orjson.dumps({"pid": os.getpid(), "session_id": session_id}) + b"\n"
         with suppress(OSError):  # whoever waited for it has gone; the pod is served all the same
             os.write(number, line)
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_S = 0.05
 _PATIENCE_S = 60.0
-_NOW_S = 5.0
+_NOW_S = 2.0
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--wait", is_flag=True, help="Let what is going on come to its end first.")
-@click.option("--now", is_flag=True, help="Kill it where it has not ended after 5 seconds.")
+@click.option("--now", is_flag=True, help="Kill it where it has not ended after 2 seconds.")
 @debug_option
 def stop(name: str, *, wait: bool, now: bool) -> None:
     """End a served pod, and return when it is gone.
@@ -43,21 +43,24 @@ def stop(name: str, *, wait: bool, now: bool) -> None:
     with reported():
         places = Places.of(Home.from_env(os.environ), name)
         serving = find(places)
-        _ask(places, wait=wait, now=now)
+        _ask(places, serving, wait=wait, now=now)
         _await_end(places, serving, wait=wait, now=now)
 
     say(f"{name} has ended", err=True)
 
 
-def _ask(places: Places, *, wait: bool, now: bool) -> None:
-    from pod.serve.caller import Caller, Unanswered
-    from pod.serve.claim import NotServed
+def _ask(places: Places, serving: Serving, *, wait: bool, now: bool) -> None:
+    from pod.serve.caller import ANSWER_S, Caller, NotListening, Unanswered
 
+    timeout_s = _NOW_S if now else ANSWER_S
     try:
-        with Caller.connect(places) as caller:
-            caller.call("shutdown", {"wait": wait})
-    except NotServed:
-        return  # its socket is closed: it is ending already
+        with Caller.connect(places, timeout_s) as caller:
+            caller.call("shutdown", {"wait": wait}, timeout_s=timeout_s)
+    except NotListening:
+        # It is about to begin, and hears nothing else, or to end already.
+        if serving.pid and not wait:
+            with suppress(ProcessLookupError):
+                os.kill(serving.pid, signal.SIGTERM)
     except Unanswered:
         if not now:
             raise

@@ -56,11 +56,6 @@ class RunParams(Params):
     """The prompt."""
     images: tuple[ImageParam, ...] = ()
     """Images that go with it."""
-    uid: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
-    """The message's uid. Asked for again with the same one, as after a lost connection, the prompt
-    is run once: the answer is the same as before."""
-    output_schema: dict[str, JsonValue] | None = None
-    """A JSON Schema: the answer's text is to be JSON that fits. That it is JSON is seen to."""
 
 
 class Accepted(Answer):
@@ -301,7 +296,6 @@ METHODS: dict[str, Method] = {
     ),
     "engine_command": Method(CommandParams, TextAnswer, "Run one of them."),
     "ping": Method(NoParams, PingAnswer, "Tell that the pod is there."),
-    "idle": Method(NoParams, Done, "Answered when no run and no compaction is going on."),
     "shutdown": Method(ShutdownParams, Done, "End the pod."),
 }
 """Every method, by its name on the wire."""

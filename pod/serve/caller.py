@@ -12,7 +12,7 @@ import orjson
 from pod.errors import PodError
 from pod.protocol.wire import request_line
 
-from .claim import NotServed
+from .claim import find
 from .places import Places, reachable
 
 ANSWER_S = 10.0
@@ -37,6 +37,10 @@ class Unanswered(PodError):
     """The pod does not answer, or closed the connection."""
 
 
+class NotListening(Unanswered):
+    """The pod has no socket just now: it is about to begin, or to end."""
+
+
 class Caller:
     """A connection. `with Caller.connect(places) as caller: caller.call("status")`."""
 
@@ -52,8 +56,8 @@ class Caller:
         """Return a connection to the pod.
 
         Raises:
-            NotServed: Nobody listens there.
-            Unanswered: Somebody does, and does not take the connection.
+            NotServed: No pod of that name is served.
+            Unanswered: It does not take the connection; `NotListening` if it begins or ends.
         """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(timeout_s)
@@ -62,8 +66,9 @@ class Caller:
                 sock.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
             sock.close()
-            message = f"no pod {places.name} is served"
-            raise NotServed(message, hint="pod ps lists those that are") from None
+            found = find(places)
+            message = f"the pod {places.name} (pid {found.pid}) takes no clients just now"
+            raise NotListening(message, hint="it is about to begin, or to end") from None
         except OSError as error:
             sock.close()
             raise _unanswered(places, str(error)) from error

@@ -155,7 +155,6 @@ class PodServer:
         await self._ending
 
     async def _end(self) -> None:
-        self._close_listener()
         try:
             if not self._waits:
                 self.pod.cancel()
@@ -163,12 +162,14 @@ class PodServer:
             await self.pod.idle()
             await self._dispatcher.end_runs()
             await self.pod.idle()
+            self._close_listener()
             await self.pod.aclose()
         finally:
             await self._say_farewell()
 
     async def _say_farewell(self) -> None:
         """Give everybody what there is for them, and close."""
+        self._close_listener()
         tasks = tuple(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=self.farewell_s)
@@ -195,6 +196,7 @@ class PodServer:
 
         if self._places is not None:
             self._places.socket.unlink(missing_ok=True)
+            self._places = None
 
     # ------------------------------------------------------------------ clients
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fake_provider import Asked, Say, serving
+from tests.pod.full_disk import files_no_larger_than
 from tests.pod.pods import chat, logs, manifest, prose
 from tests.pod.serve.clients import serving_pod
 
@@ -354,6 +355,20 @@ async def test_a_heartbeat_tells_that_all_is_well_and_where_it_stands(home: Path
             assert "id" not in beat
             assert await silent.call("ping")
             assert not any("heartbeat" in line for line in silent.lines)
+
+
+async def test_when_the_disk_is_full_the_run_ends_and_the_pod_still_answers(home: Path) -> None:
+    with serving(chat(lambda _asked, _n: Say(prose(30_000)))) as served:
+        async with serving_pod(manifest(home, served.base_url), home) as scene:
+            client = await scene.subscriber()
+            with files_no_larger_than(16_000):
+                end = await client.run("one")
+                assert end["data"]["outcome"] == "error"
+                assert end["data"]["error"]["code"] == "storage"
+                assert (await client.call("status"))["state"] == "idle"
+                late = await scene.subscriber(from_seq=1)
+                await late.event("run_end")
+                assert late.events == client.events[: len(late.events)]
 
 
 async def test_another_user_is_refused(home: Path) -> None:
