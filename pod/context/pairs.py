@@ -42,7 +42,11 @@ def mended(messages: Sequence[object], given: Sequence[Item]) -> Mended:
 
     What is no message, and what had no other half before, stays as it is.
     """
-    whole = _whole(given)
+    return _mended(messages, _whole(given))
+
+
+def _mended(messages: Sequence[object], whole: Collection[str]) -> Mended:
+    """Return `messages` without halves of the pairs that are `whole` somewhere."""
     answered, lost = _matched(messages)
     out: list[object] = []
     results = calls = 0
@@ -56,6 +60,18 @@ def mended(messages: Sequence[object], given: Sequence[Item]) -> Mended:
         out += kept
 
     return Mended(out, results, calls)
+
+
+def without_loose_ends(messages: Sequence[object]) -> list[object]:
+    """Return `messages` without any call or result that lacks its other half."""
+    ids = {
+        call_id
+        for message in messages
+        if isinstance(message, dict)
+        for call_id in (*_call_ids(message), message.get("tool_call_id"))
+        if isinstance(call_id, str)
+    }
+    return _mended(messages, ids).messages
 
 
 def _whole(given: Sequence[Item]) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pod.compaction.cut import choose_cut
 from pod.compaction.digest import digest
@@ -25,12 +25,14 @@ from pod.compaction.summary import (
 from pod.context.attempt import tried
 from pod.context.bridge import from_messages
 from pod.context.engine import ContextEngine, JsonDict, Message
+from pod.context.pairs import without_loose_ends
 from pod.context.thresholds import resolve_model_threshold
 from worker.items import Item, is_turn_start
 
 from .chat_shapes import Completion, stop_reason_of, usage_of
 from .handoff import handoff_row, is_handoff, with_prefix, without_prefix
 from .rough_tokens import message_tokens, messages_tokens
+from .row_cuts import after_results, before_call, tail_start
 from .row_prune import prune_boundary, pruned
 from .threshold_rules import effective_share, trigger_tokens
 
@@ -152,9 +154,13 @@ class HermesCompressor(ContextEngine):
         self.awaiting_real_usage_after_compression = False
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Tell whether the prompt has reached the trigger."""
+        """Tell whether to compact now: what `should_compress_info` says, which may hold it back."""
+        return self.should_compress_info(prompt_tokens)[0]
+
+    def should_compress_info(self, prompt_tokens: int | None = None) -> tuple[bool, str | None]:
+        """Return whether the prompt has reached the trigger; here nothing holds it back."""
         tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
-        return bool(self.threshold_tokens) and tokens >= self.threshold_tokens
+        return bool(self.threshold_tokens) and tokens >= self.threshold_tokens, None
 
     def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
         """Tell whether an estimate over the trigger waits for the reading after a compaction."""
@@ -279,12 +285,7 @@ class HermesCompressor(ContextEngine):
         if self.compression_count or any(map(is_handoff, rows)):
             return 0
 
-        size = min(self.protect_first_n, len(rows))
-        # A call is not parted from its results.
-        while size < len(rows) and rows[size].get("role") == "tool":
-            size += 1
-
-        return size
+        return after_results(rows, min(self.protect_first_n, len(rows)))
 
     # ------------------------------------------------------------------ the prune before it
 
@@ -383,6 +384,28 @@ class HermesCompressor(ContextEngine):
         return digest(from_messages(covered, [], origin="user"), DIGEST_BYTES)
 
     # ------------------------------------------------------------------ for subclasses
+
+    @staticmethod
+    def _align_boundary_forward(messages: Sequence[Message], idx: int) -> int:
+        """Return the first place from `idx` on that parts no call from its results."""
+        return after_results(messages, idx)
+
+    @staticmethod
+    def _align_boundary_backward(messages: Sequence[Message], idx: int) -> int:
+        """Return the last place up to `idx` that parts no call from its results."""
+        return before_call(messages, idx)
+
+    def _find_tail_cut_by_tokens(
+        self, messages: Sequence[Message], head_end: int, token_budget: int | None = None
+    ) -> int:
+        """Return where the tail begins that stays as it is; `head_end` where there is but that."""
+        budget = self.tail_token_budget if token_budget is None else token_budget
+        return tail_start(messages, head_end, budget)
+
+    @staticmethod
+    def _sanitize_tool_pairs(messages: Sequence[Message]) -> list[Message]:
+        """Return the messages without any call or result that lacks its other half."""
+        return cast("list[Message]", without_loose_ends(messages))
 
     @staticmethod
     def _with_summary_prefix(summary: str) -> str:
