@@ -122,9 +122,9 @@ class Feed:
         """End every subscription, with `error` if any, and tell who waits `why`."""
         _fail(self._waiting, why)
         self._waiting = []
-        hint = getattr(why, "hint", "")
         for run in tuple(self.runs):
-            run.fail(RunUnknown(f"it cannot be told how the run ended: {why}", hint=hint))
+            message = f"it cannot be told how the run ended, and it may be going on: {why}"
+            run.fail(RunUnknown(message, hint="connect again, and look at status() and history"))
 
         self.bus.close(error)
 

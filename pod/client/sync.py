@@ -23,8 +23,8 @@ from .link import LinkState
 
 if TYPE_CHECKING:
     from pod.context.plugin_commands import EngineCommand
-    from pod.pod import PodStatus
     from pod.runs import RunResult
+    from pod.status import PodStatus
 
 T = TypeVar("T")
 E = TypeVar("E", bound=EventData)
@@ -116,8 +116,9 @@ class _Loop:
 class SyncPodClient:
     """A served pod, used without an event loop.
 
-    `with SyncPodClient.connect("reviewer") as client:` uses it. It is a `PodClient` on a thread of its own: the same names, each of which returns when it is
-    done. It may be used from several threads at once. Callbacks are called on that thread.
+    `with SyncPodClient.connect("reviewer") as client:` uses it. It is a `PodClient` on a thread of
+    its own: the same names, each of which returns when it is done. It may be used from several
+    threads at once. Callbacks are called on that thread.
     """
 
     def __init__(self, client: PodClient) -> None:
