@@ -20,6 +20,7 @@ from pod.client import (
 )
 from pod.client import connection as connections
 from pod.protocol import Envelope, TextDelta
+from tests.pod.client.served import until
 from tests.pod.client.stand_in import QUICK, Talk, event, line, run_end, stand_in
 
 pytestmark = pytest.mark.anyio
@@ -206,8 +207,7 @@ async def test_a_gap_that_nobody_announced_is_noticed_and_asked_for(tmp_path: Pa
         numbers: list[int] = []
         client.listen(lambda envelope: numbers.append(envelope.seq))
         async with client, asyncio.timeout(5):
-            while len(numbers) < 3:
-                await asyncio.sleep(0.005)
+            await until(lambda: len(numbers) >= 3)
 
     assert numbers == [1, 2, 3]
 
@@ -247,8 +247,7 @@ async def test_what_came_already_is_not_given_twice(tmp_path: Path) -> None:
         numbers: list[int] = []
         client.listen(lambda envelope: numbers.append(envelope.seq))
         async with client, asyncio.timeout(5):
-            while 3 not in numbers:
-                await asyncio.sleep(0.005)
+            await until(lambda: 3 in numbers)
 
     assert numbers == [1, 2, 3]
 
@@ -283,8 +282,7 @@ async def test_what_only_a_newer_version_knows_is_passed_over(tmp_path: Path) ->
         heard: list[Envelope] = []
         client.listen(heard.append)
         async with client, asyncio.timeout(5):
-            while not heard:
-                await asyncio.sleep(0.005)
+            await until(lambda: bool(heard))
 
             (item,) = client.history
             assert "poem" in getattr(item, "text", "")
