@@ -10,13 +10,22 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
+from typing import Literal
 
 from attrs import define, evolve, field, frozen
 
 from pod.context.plugin_commands import EngineCommand
 from pod.errors import PodBusy, PodClosed
-from pod.pod import PodStatus
-from pod.protocol import CompactionDone, Envelope, SessionChanged, Snapshot
+from pod.protocol import (
+    CompactionDone,
+    CompactionStart,
+    Envelope,
+    EventData,
+    RunStart,
+    SessionChanged,
+    Snapshot,
+)
+from pod.status import PodStatus
 from worker.text import is_blank
 
 from .asking import Asking, Question
@@ -81,6 +90,10 @@ class View:
     _jobs: Jobs = field(init=False)
     _asking: Asking = field(factory=Asking, init=False)
     _stop_listening: Callable[[], object] = field(default=lambda: None, init=False)
+    _begun: Job | None = field(default=None, init=False)
+    """The last of what was typed that is being done, or was."""
+    _stands_back: bool = field(default=False, init=False)
+    """Whether a run of somebody else's has to end first."""
     _group: asyncio.TaskGroup | None = field(default=None, init=False)
     _code: int | None = field(default=None, init=False)
     """The exit code, once the person has left."""
@@ -120,16 +133,8 @@ class View:
         self._stop_listening()
         self.pod = pod
         self._stop_listening = pod.listen(self._heard)
-        manner = self.manner
-        step = arrived(
-            pod.status(),
-            pod.history,
-            manner.now_ms(),
-            waiting=pod.waiting_approvals(),
-            retained_turns=manner.retained_turns,
-        )
-        here = evolve(step.state, spent=self.state.spent)
-        self._show(Step(here, step.said if is_new else ()))
+        step = self._arrived()
+        self._show(step if is_new else Step(step.state))
 
     def leave(self, code: int) -> None:
         """End the view."""
@@ -174,7 +179,11 @@ class View:
         """Take in that the pod cannot be reached any more, or again."""
         now_ms = self.manner.now_ms()
         if is_there:
+            was_lost = self.state.lost_ms is not None
             self._show(connection_back(self.state, now_ms))
+            if was_lost:
+                self._at_once(self._look_again())
+
             return
 
         history = self.pod.history
@@ -183,6 +192,7 @@ class View:
 
     def _heard(self, envelope: Envelope) -> None:
         data = envelope.data
+        self._has_begun(data)
         step = advance(self.state, data, envelope.ts)
         if isinstance(data, CompactionDone | SessionChanged):
             step = Step(self._on_this_history(step.state), step.said)
@@ -196,6 +206,29 @@ class View:
         await self.manner.catch_up()
         blocks = missed(self.pod.history, self._seen_uid)
         self._show(Step(self._on_this_history(self.state), blocks))
+
+    async def _look_again(self) -> None:
+        """See where a pod is that was away: it may be in its next life, on another session."""
+        await self.manner.catch_up()
+        step = self._arrived()
+        if step.state.session_id != self.state.session_id:
+            self._show(step)
+        elif step.state.state != self.state.state:
+            self._show(Step(step.state))
+        else:
+            self.tell()
+
+    def _arrived(self) -> Step:
+        """Return where the pod is, as seen by who comes to it now."""
+        pod, manner = self.pod, self.manner
+        step = arrived(
+            pod.status(),
+            pod.history,
+            manner.now_ms(),
+            waiting=pod.waiting_approvals(),
+            retained_turns=manner.retained_turns,
+        )
+        return Step(evolve(step.state, spent=self.state.spent), step.said)
 
     def _on_this_history(self, state: ViewState) -> ViewState:
         """Take from the pod what cannot be told from events, once its history is another one."""
@@ -222,11 +255,16 @@ class View:
         return self._status
 
     def _waiting(self) -> list[Job]:
-        """Return what was typed and is not being done yet; a compaction may come first."""
+        """Return what was typed and is not being done yet: something else is going on."""
         current = self._jobs.current
-        waits = current is not None and self.state.state == "compacting"
-        first = [current] if current is not None and waits and self.state.run_ms is None else []
-        return [*first, *self._jobs.waiting]
+        waits = current is not None and current is not self._begun and self.state.is_busy
+        return [*([current] if current is not None and waits else []), *self._jobs.waiting]
+
+    def _has_begun(self, data: EventData) -> None:
+        """Take in whether this event is the beginning of what was typed last."""
+        is_by_hand = isinstance(data, CompactionStart) and data.trigger == "manual"
+        if is_by_hand or (isinstance(data, RunStart) and not self._stands_back):
+            self._begun = self._jobs.current
 
     # ------------------------------------------------------------------ what the person does
 
@@ -290,24 +328,20 @@ class View:
         self.stage.ask(question)
         self.tell()
 
-    async def decide(self, key: str) -> None:
-        """Decide about the call that is asked about first. Raises `UnknownApproval`."""
+    def decide(self, key: str) -> Awaitable[None]:
+        """Decide about the call that is asked about first; what is returned tells the pod.
+
+        The next one is asked about from now on. Raises `UnknownApproval` when it is awaited.
+        """
         undecided = self._asking.undecided(self.state.approvals)
         if not undecided:
             self.tell(Told("no call waits for a decision"))
-            return
+            return _nothing()
 
         first = undecided[0]
         self._asking.decided(first)
         self.tell()
-        await _settled(
-            self.pod.approve(
-                first.call_uid,
-                "deny" if key == "n" else "allow",
-                scope="session" if key == "s" else "once",
-                by=self.manner.by,
-            )
-        )
+        return self._tell_pod(first.call_uid, key)
 
     @property
     def commands(self) -> Mapping[str, Command]:
@@ -350,12 +384,24 @@ class View:
             try:
                 await self.pod.run(text)
             except PodBusy:  # somebody else was quicker
-                await self.pod.idle()
-                await asyncio.sleep(_BUSY_S)
+                await self._stand_back()
             else:
                 break
 
         await self.pod.idle()
+
+    async def _tell_pod(self, call_uid: str, key: str) -> None:
+        decision: Literal["allow", "deny"] = "deny" if key == "n" else "allow"
+        scope: Literal["once", "session"] = "session" if key == "s" else "once"
+        await _settled(self.pod.approve(call_uid, decision, scope=scope, by=self.manner.by))
+
+    async def _stand_back(self) -> None:
+        self._stands_back = True
+        try:
+            await self.pod.idle()
+            await asyncio.sleep(_BUSY_S)
+        finally:
+            self._stands_back = False
 
     def _queue(self, typed: str, work: Callable[[], Awaitable[None]]) -> None:
         self._jobs.add(typed, work)

@@ -41,8 +41,8 @@ class Front(Protocol):
     def gauge(self) -> str:
         """Return how full the context is, as one line."""
 
-    async def decide(self, key: str) -> None:
-        """Decide about the call that is asked about first."""
+    def decide(self, key: str) -> Awaitable[None]:
+        """Decide about the call that is asked about first; what is returned tells the pod."""
 
     def ask(self, question: str, work: Callable[[], Awaitable[None]]) -> None:
         """Ask whether to do something; it is done if the answer is yes."""

@@ -16,7 +16,7 @@ from . import wording
 from .arguments import brief, exact, visible
 from .blocks import Asked, Block, Called, Said, Thought, Told, Tone, Wanted
 from .markdown_blocks import begins_list
-from .text import cell_width, cut, one_line, showable
+from .text import cell_width, cut, folded, one_line, showable
 
 ColourSystem = Literal["auto", "standard", "256", "truecolor", "windows"]
 
@@ -97,7 +97,7 @@ def one(block: Block, columns: int) -> RenderableType:
         case Called():
             return called(block, columns)
         case Wanted():
-            return wanted(block)
+            return wanted(block, columns)
         case Told():
             return Text(showable(block.text), style=_STYLES[block.tone])
 
@@ -112,7 +112,7 @@ def asked(text: str) -> Text:
     return Text("> " + "\n  ".join(showable(text).split("\n")), style="bold")
 
 
-def called(block: Called, columns: int) -> Text:
+def called(block: Called, columns: int) -> RenderableType:
     """Return a call that is over: on one line where that holds it, else its summary below it."""
     mark, style = ("✗", "red") if block.is_error else ("✓", "green")
     said = wording.tool_said(block.name, block.summary, is_error=block.is_error)
@@ -128,20 +128,21 @@ def called(block: Called, columns: int) -> Text:
         drawn.append(f" {told}" if told else "", style="dim")
         return drawn.append(f": {first}", style="").append(took, style="dim")
 
-    drawn.append(f" {told}:" if told else ":", style="dim").append(took, style="dim")
+    drawn.append(f" {told}" if told else "", style="dim").append(took, style="dim")
     lines = [first, *more]
     hidden = len(lines) - _SUMMARY_LINES
     if hidden > 0:
         lines = [*lines[:_SUMMARY_LINES], f"… {hidden} more lines"]
 
-    for line in lines:
-        drawn.append("\n").append(Text(f"    {cut(line, 3 * columns)}"))
-
-    return drawn
+    below = Text("\n".join(cut(line, 3 * columns) for line in lines))
+    return Group(drawn, Padding(below, (0, 0, 0, 4)))
 
 
-def wanted(block: Wanted) -> Text:
-    """Return a call that somebody is asked about, with all that is in its arguments."""
+def wanted(block: Wanted, columns: int) -> Text:
+    """Return a call that somebody is asked about, with all that is in its arguments.
+
+    Lines are folded here, with a mark, so that none of what it says can pass for a line of ours.
+    """
     drawn = Text("  ? ", style="bold yellow").append(visible(block.name), style="bold")
     if block.reason:
         drawn.append(f": {showable(block.reason)}", style="")
@@ -152,6 +153,7 @@ def wanted(block: Wanted) -> Text:
         lines = [*lines[:_ARGUMENT_LINES], f"… {hidden} more lines that are not shown"]
 
     for line in lines:
-        drawn.append("\n").append(f"    {line}", style="")
+        pieces = folded(line, columns - 7)
+        drawn.append("\n    " + "\n    … ".join(pieces), style="")
 
     return drawn

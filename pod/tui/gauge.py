@@ -9,7 +9,7 @@ from attrs import frozen
 from .text import cell_width
 
 if TYPE_CHECKING:
-    from pod.pod import PodStatus
+    from pod.status import PodStatus
 
 _CELLS = 23
 _FEWEST_CELLS = 8

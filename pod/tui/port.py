@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from pod.client import PodClient
     from pod.context.plugin_commands import EngineCommand
-    from pod.pod import PodStatus
+    from pod.pod import Pod
     from pod.protocol import CompactionDone, Envelope
     from pod.runs import RunResult
+    from pod.status import PodStatus
     from worker.hooks import ToolCallView
     from worker.items import Item
 
@@ -81,3 +83,10 @@ class PodPort(Protocol):
 
     async def aclose(self) -> None:
         """Close the pod, or the connection to it."""
+
+
+if TYPE_CHECKING:
+
+    def _fit(pod: Pod, client: PodClient) -> tuple[PodPort, PodPort]:
+        """Have the type checker say so where one of them stops being a port."""
+        return pod, client

@@ -28,7 +28,7 @@ from .state import Answering, Approval, Call, Progress, ViewState
 from .text import counted
 
 if TYPE_CHECKING:
-    from pod.pod import PodStatus
+    from pod.status import PodStatus
 
 _BYTES_A_TOKEN = 4
 """As prune counts what it saves."""

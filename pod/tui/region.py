@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from pod.pod import PodStatus
+from pod.status import PodStatus
 
 from . import wording
 from .arguments import brief
@@ -94,7 +94,8 @@ def _thinking(thought: str, scene: Scene) -> list[str]:
 
 
 def _going_on(state: ViewState, scene: Scene) -> list[str]:
-    lines = [_call(call, scene) for call in state.calls[:_MOST_CALLS]]
+    asked = {approval.call_id for approval in state.approvals}
+    lines = [_call(call, scene, call.call_id in asked) for call in state.calls[:_MOST_CALLS]]
     if len(state.calls) > _MOST_CALLS:
         lines.append(_line(f"  and {len(state.calls) - _MOST_CALLS} more calls", scene, "dim"))
 
@@ -115,8 +116,8 @@ def _going_on(state: ViewState, scene: Scene) -> list[str]:
     return lines
 
 
-def _call(call: Call, scene: Scene) -> str:
-    since = wording.seconds(scene.now_ms - call.since_ms)
+def _call(call: Call, scene: Scene, is_asked: bool) -> str:  # noqa: FBT001  a fact, no option
+    since = "waits" if is_asked else wording.seconds(scene.now_ms - call.since_ms)
     name = one_line(call.name)
     room = scene.paper.columns - len(since) - 6
     told = f"{name} {brief(call.arguments, room)}" if call.is_whole else f"{name} …"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pod.pod import PodStatus
+from pod.status import PodStatus
 
 from .state import Spent
 from .text import counted

@@ -65,6 +65,13 @@ def cut(text: str, cells: int) -> str:
     return set_cell_size(text, max(0, cells - 1)).rstrip() + "…" if cells > 0 else ""
 
 
+def folded(text: str, cells: int) -> list[str]:
+    """Return the text in pieces of at most `cells` columns, every character of it kept."""
+    from rich.cells import chop_cells
+
+    return chop_cells(text, max(2, cells)) or [""]
+
+
 def one_line(text: str) -> str:
     """Return the text on one line, its white space as single spaces, safe to show."""
     return showable(" ".join(text.split()))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pod import protocol
-from pod.pod import PodStatus
 from pod.protocol import EventData
+from pod.status import PodStatus
 from pod.tui.blocks import Block
 from pod.tui.model import advance
 from pod.tui.state import ViewState

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pod.pod import PodStatus
+from pod.status import PodStatus
 from pod.tui.gauge import gauge, gauge_line
 from pod.tui.reports import cost_lines, header, status_lines
 from pod.tui.state import Spent
