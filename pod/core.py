@@ -110,6 +110,7 @@ class PodCore:
     def forked_away(self, old_id: str, new_id: str) -> None:
         """Tell that the log was changed underneath, and that the pod goes on in a fork."""
         self.moves_pointer = False
+        self.host.moved(old_id, new_id)
         self.memory_host.moved(old_id, new_id)
         message = (
             f"session {old_id} was changed by somebody else while this pod wrote it; the pod goes "

@@ -114,6 +114,9 @@ class Compactor:
         """
         self._refuse_while_calls_wait()
         due, self._due = self._due, None
+        if due is not None and due.trigger != trigger:
+            due = None  # The run ended before it came to that.
+
         done = await self._compact(self._request(trigger, focus), due, in_run=in_run)
         if in_run:
             self.when.done(due, done)

@@ -160,6 +160,7 @@ class Compactions:
             CompactionError: The engine raised, gave nothing that can be used, gave up, or was over
                 one of its limits. Its result is refused from then on, however late it comes.
         """
+        attempt.fence = self.limits.fence()  # The wait for its turn was not the engine's.
         builtin = self.builtin
         if builtin is not None:
             return await self._waited(attempt, lambda: _native(builtin, request))

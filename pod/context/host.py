@@ -155,6 +155,27 @@ class EngineHost(RequestStage):
         self.notices.all_failed(await self.calls.guarded("on_session_start", work) or [])
         await self.calls.guarded("get_status", self._read_status)
 
+    def moved(self, old_id: str, new_id: str) -> None:
+        """Tell the engine, without waiting, that the same history goes on under another id."""
+        session, model = self._session, self._model
+        if session is None or model is None:
+            return
+
+        self._session = branch = evolve(
+            session,
+            session_id=new_id,
+            conversation_id=new_id,
+            left=old_id,
+            carries_over=True,
+            is_first=False,
+        )
+
+        def tell() -> None:
+            for _, error in begin(self.engine, model, branch, self.records):
+                raise error
+
+        self.calls.post("on_session_start", tell)
+
     async def model_is(self, model: ModelFacts) -> None:
         """Tell the engine of its model where that, or its window, is another than before."""
         if model != self._model:
@@ -164,10 +185,11 @@ class EngineHost(RequestStage):
 
     async def end(self, session_id: str, history: tuple[Item, ...]) -> None:
         """Tell the engine that a session ends."""
-        await self.calls.guarded(
-            "on_session_end",
-            lambda: end_context_engine_session(self.engine, session_id, to_messages(history)),
-        )
+        if overrides(self.engine, "on_session_end"):
+            await self.calls.guarded(
+                "on_session_end",
+                lambda: end_context_engine_session(self.engine, session_id, to_messages(history)),
+            )
 
     def let_go(self) -> None:
         """Leave the engine to other pods, and let its thread end; idempotent."""
@@ -327,6 +349,9 @@ class EngineHost(RequestStage):
         work = partial(cross, self.engine, boundary, self.records)
         failed = await self.compactions.run_after(attempt, "a callback at the boundary", work)
         self.notices.all_failed(failed or [])
+        if self.builtin is not None:
+            self.builtin.compression_count += 1  # It plans; whether that is committed, we know.
+
         report = attempt.report if attempt else CompressReport()
         settled = await self.calls.guarded("boundary", settle, self.engine, tokens_after, report)
         if settled is not None:

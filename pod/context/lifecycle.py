@@ -19,6 +19,7 @@ from .reports import CompressReport
 from .signature import (
     accepted_keywords,
     end_context_engine_session,
+    overrides,
     start_context_engine_session,
     update_context_engine_model,
 )
@@ -100,8 +101,12 @@ def cross(
 ) -> list[Failed]:
     """Tell that a session goes on under another id, after a compaction."""
     session, tries = boundary.session, Tries()
-    messages = to_messages(boundary.before)
-    tries("on_session_end", lambda: end_context_engine_session(engine, boundary.old_id, messages))
+    if overrides(engine, "on_session_end"):
+        messages = to_messages(boundary.before)
+        tries(
+            "on_session_end", lambda: end_context_engine_session(engine, boundary.old_id, messages)
+        )
+
     _bind(engine, session.session_id, records, tries)
     kwargs = {"platform": session.platform, "conversation_id": session.conversation_id}
     given = {name: value for name, value in kwargs.items() if value}

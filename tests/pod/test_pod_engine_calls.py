@@ -14,6 +14,7 @@ from pod.protocol import CompactionStart, EngineNotice
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.context.engine_shelf import USE, Recorder, shelve
 from tests.pod.pods import BIG_TOOL, KEY, Story, chat, living, log_of, manifest, pointer, prose
+from tests.pod.test_pod_head_mismatch import foreign_line
 
 pytestmark = pytest.mark.anyio
 
@@ -327,6 +328,33 @@ async def test_a_fork_s_engine_is_told_what_it_branched_off_from(home: Path) -> 
         ("end", child_id, {}),
     ]
     assert told_of_sessions(resumed)[0] == ("start", child_id, {"conversation_id": child_id})
+
+
+async def test_a_log_that_was_changed_underneath_makes_a_branch_that_the_engine_hears_of(
+    home: Path,
+) -> None:
+    engine = Carrying()
+    shelve(home, lambda: engine)
+    with serving(chat(short)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            first = story.pod.session_id
+            await story.turns("one")
+            log = home / "sessions" / f"{first}.jsonl"
+            line = foreign_line(log)
+            with log.open("ab") as file:
+                file.write(line)
+
+            await story.turns("two")
+            second = story.pod.session_id
+            assert second != first
+
+    branch = {"conversation_id": second, "old_session_id": first, "carry_over_context": True}
+    assert told_of_sessions(engine)[1:4] == [
+        ("reset", None, {}),
+        ("start", second, branch),
+        ("carry_over_session", first, {}),
+    ]
+    assert told_of_sessions(engine)[-1] == ("end", second, {})
 
 
 async def test_a_compaction_ends_one_session_and_starts_the_next(home: Path) -> None:
