@@ -13,6 +13,7 @@ from pod.memory.loader import is_bundled
 from pod.memory.settings import Limits, MemorySettings
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
+from worker.items import SystemNote
 from worker.tools import Tool
 
 if TYPE_CHECKING:
@@ -107,4 +108,6 @@ def _prompt(host: MemoryHost, base: str, state: SessionState) -> MemoryPrompt:
     if not state.history:
         return MemoryPrompt(with_block(base, host.block, provider=host.name))
 
-    return resumed(base, host.block, provider=host.name, recorded=state.system_prompt)
+    told = (item.text for item in state.history if isinstance(item, SystemNote))
+    recorded = state.system_prompt
+    return resumed(base, host.block, provider=host.name, recorded=recorded, told=told)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from attrs import define
 
 from worker.hooks import Action, Continue, ContinueWith
-from worker.items import SystemNote
 from worker.ports import RequestStage
 from worker.worker import Worker
 
@@ -23,10 +22,6 @@ class MemoryStage(RequestStage):
     async def before_request(self, worker: Worker) -> Action:
         """Add what there is to say: of the memory, once, and for a prompt that was just sent."""
         changed, self.changed = self.changed, ""
-        history = worker.history
-        if any(isinstance(item, SystemNote) and item.text == changed for item in history):
-            changed = ""  # An earlier launch has said it.
-
-        recalled = await self.host.recall(history, worker.turns)
+        recalled = await self.host.recall(worker.history, worker.turns)
         notes = tuple(note for note in (changed, recalled) if note)
         return ContinueWith(notes, NOTE_KIND) if notes else Continue()

@@ -6,6 +6,8 @@ prompt of a session that has begun is left as it is, and what has changed since 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import frozen
 
 from session_store.token_shapes import mask_token_shapes
@@ -18,10 +20,9 @@ RECALL_MAX_BYTES = 16_384
 
 RECALLED = "Recalled from memory for the message above. It is background, not a new request."
 CHANGED = (
-    "The memory has changed since the system prompt was written. What is said here holds now, "
-    "and no longer what is said there."
+    "The memory has changed since the system prompt was written: lines with a plus are new in it, "
+    "and what the lines with a minus say holds no more."
 )
-EMPTIED = "(the memory is empty)"
 
 _END = "</memory>"
 
@@ -50,21 +51,27 @@ def with_block(base: str, block: str, *, provider: str) -> str:
     if not block:
         return base
 
-    fenced = f"{_begin(provider)}\n{block.replace('</memory', '< /memory')}\n{_END}"
+    fenced = f"{_begin(provider)}\n{_inner(block)}\n{_END}"
     return f"{base}\n\n{fenced}" if base else fenced
 
 
-def resumed(base: str, block: str, *, provider: str, recorded: str) -> MemoryPrompt:
+def resumed(
+    base: str, block: str, *, provider: str, recorded: str, told: Iterable[str]
+) -> MemoryPrompt:
     """Return the prompt for a session that was begun with the prompt `recorded`.
 
     Where only the block has changed since, the prompt stays, as what the provider has cached begins
-    with it, and the note says what has changed.
+    with it, and the note says what has changed. `told` are the notes that have said so before.
     """
-    fresh = with_block(base, block, provider=provider)
-    if recorded == fresh or not _is_same_but_block(base, recorded, provider):
-        return MemoryPrompt(fresh)
+    known = _block_of(recorded, base, provider)
+    if known is None:
+        return MemoryPrompt(with_block(base, block, provider=provider))
 
-    return MemoryPrompt(recorded, f"{CHANGED}\n\n{block or EMPTIED}")
+    lines = [line for line in _inner(block).split("\n") if line.strip()]
+    before = _as_told(known.split("\n"), told)
+    gone = [f"- {line}" for line in before if line not in lines]
+    new = [f"+ {line}" for line in lines if line not in before]
+    return MemoryPrompt(recorded, "\n".join([CHANGED, *gone, *new]) if gone or new else "")
 
 
 def recalled(text: str) -> str:
@@ -76,9 +83,31 @@ def _begin(provider: str) -> str:
     return f'<memory provider="{provider}">'
 
 
-def _is_same_but_block(base: str, recorded: str, provider: str) -> bool:
-    if not recorded.startswith(base):
-        return False
+def _inner(block: str) -> str:
+    return block.replace("</memory", "< /memory")
 
-    rest = recorded[len(base) :].removeprefix("\n\n")
-    return rest.startswith(f"{_begin(provider)}\n") and rest.endswith(f"\n{_END}")
+
+def _block_of(prompt: str, base: str, provider: str) -> str | None:
+    """Return the block under `base` in a prompt; None where the prompt is not made like that."""
+    begin, end = f"{_begin(provider)}\n", f"\n{_END}"
+    rest = prompt.removeprefix(base).removeprefix("\n\n") if prompt.startswith(base) else ""
+    if not rest.startswith(begin) or not rest.endswith(end):
+        return None
+
+    return rest[len(begin) : -len(end)]
+
+
+def _as_told(lines: Iterable[str], notes: Iterable[str]) -> list[str]:
+    """Return the lines of a block, as they are once the changes that notes tell of are made."""
+    known = dict.fromkeys(line for line in lines if line.strip())
+    for note in notes:
+        if not note.startswith(f"{CHANGED}\n"):
+            continue
+
+        for change in note.split("\n")[1:]:
+            if change.startswith("+ "):
+                known[change[2:]] = None
+            elif change.startswith("- "):
+                known.pop(change[2:], None)
+
+    return list(known)

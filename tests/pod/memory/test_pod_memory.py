@@ -162,8 +162,11 @@ async def test_a_resumed_session_keeps_its_prompt_and_hears_what_changed(home: P
         assert len({system_of(asked) for asked in served.asked}) == 1
         changed = [text for text in user_texts(served.asked[-1]) if CHANGED in text]
         assert len(changed) == 1
-        assert "New news." in changed[0]
-        assert "Old news." not in changed[0]
+        gone, new = changed[0].splitlines()[-2:]
+        assert gone.startswith("- - [")
+        assert gone.endswith("] Old news.")
+        assert new.startswith("+ - [")
+        assert new.endswith("] New news.")
         async with living(path, home) as story:
             await story.turns("afresh")
 
@@ -340,3 +343,39 @@ async def test_what_was_remembered_is_there_after_a_kill(home: Path) -> None:
             await story.pod.resume()
             # The prompt of the session stays, and what changed is said beside it.
             assert any(FACT in text for text in user_texts(served.asked[-1]))
+
+
+async def test_the_newest_notes_are_shown_and_any_length_of_a_persons_note_is_found(
+    home: Path,
+) -> None:
+    extra = MEMORY + "options = { prompt_max_bytes = 85, recall_max_bytes = 0 }\n"
+    put(
+        home,
+        "[aaaa11 2024-01-01] The first.",
+        "[bbbb22 2026-01-01] The second.",
+        "[cccc33 2026-01-01] The third.",
+        "[dddd44 2025-01-01] The fourth.",
+    )
+    (notes(home).parent / "long.md").write_text("- giraffe " + "東" * 60_000 + "\n")
+    script = calling(
+        ("memory_search", {"query": "giraffe"}),
+        ("memory_search", {"query": "bbbb22"}),
+        ("memory_search", {"query": "", "limit": 2}),
+    )
+    with serving(chat(script)) as served:
+        async with living(manifest(home, served.base_url, extra), home) as story:
+            await story.turns("go")
+            giraffe, second, latest = [
+                json.loads(result.content or result.summary) for result in story.of(ToolResult)
+            ]
+
+    shown = system_of(served.asked[0])
+    assert "The second." in shown
+    assert "The third." in shown
+    assert "3 notes are not shown" in shown
+    assert (giraffe["found"], len(giraffe["notes"])) == (1, 1)
+    assert "bytes left out" in giraffe["notes"][0]["text"]
+    assert [note["text"] for note in second["notes"]] == ["The second."]
+    assert latest["found"] == 5
+    assert [note.get("topic") for note in latest["notes"]] == ["long", "notes"]
+    assert latest["notes"][1]["text"] == "The third."

@@ -7,23 +7,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pod.memory.provider import is_trivial_prompt
-from pod.memory.texts import CHANGED, EMPTIED, recalled, resumed, shown, with_block
+from pod.memory.texts import CHANGED, recalled, resumed, shown, with_block
 
 words = st.text(st.sampled_from("ab \n<>/memoryprovider=\"'"), max_size=40)
 
 
-@given(words, words, words)
-def test_a_prompt_is_kept_where_only_the_block_has_changed(base: str, old: str, new: str) -> None:
-    base, old, new = base.strip(), old.strip(), new.strip()
-    recorded = with_block(base, old, provider="p")
-    prompt = resumed(base, new, provider="p", recorded=recorded)
-    if old == new:
-        assert (prompt.system_prompt, prompt.note) == (recorded, "")
-    elif old:
+@given(words, st.lists(words, min_size=2, max_size=5))
+def test_a_prompt_is_kept_and_each_change_of_the_block_is_told_once(
+    base: str, blocks: list[str]
+) -> None:
+    """Whoever knows the block that was recorded, and all that was told, knows the present one."""
+    base, blocks = base.strip(), [f"begin\n{block}" for block in blocks]
+    recorded = with_block(base, blocks[0], provider="p")
+    told: list[str] = []
+    for block in blocks[1:]:
+        prompt = resumed(base, block, provider="p", recorded=recorded, told=told)
         assert prompt.system_prompt == recorded
-        assert prompt.note == f"{CHANGED}\n\n{new or EMPTIED}"
-    else:
-        assert (prompt.system_prompt, prompt.note) == (with_block(base, new, provider="p"), "")
+        told += [prompt.note] if prompt.note else []
+        again = resumed(base, block, provider="p", recorded=recorded, told=told)
+        assert again.note == ""
+
+
+def test_a_change_names_what_is_new_and_what_is_gone() -> None:
+    recorded = with_block("Be brief.", "Notes:\n- one\n- two", provider="p")
+    prompt = resumed(
+        "Be brief.", "Notes:\n- one\n- three", provider="p", recorded=recorded, told=[]
+    )
+    assert prompt.note == f"{CHANGED}\n- - two\n+ - three"
+    back = resumed(
+        "Be brief.", "Notes:\n- one\n- two", provider="p", recorded=recorded, told=[prompt.note]
+    )
+    assert back.note == f"{CHANGED}\n- - three\n+ - two"
+    empty = resumed("Be brief.", "", provider="p", recorded=recorded, told=[])
+    assert empty.note == f"{CHANGED}\n- Notes:\n- - one\n- - two"
 
 
 @given(words, words, words, words)
@@ -32,10 +48,10 @@ def test_another_prompt_or_provider_is_taken_anew(
 ) -> None:
     base, other, old, new = base.strip(), f"X{other.strip()}", old.strip(), new.strip()
     fresh = with_block(base, new, provider="p")
-    for recorded in (with_block(other, old, provider="p"), with_block(base, old, provider="q")):
-        prompt = resumed(base, new, provider="p", recorded=recorded)
-        if recorded != base:
-            assert (prompt.system_prompt, prompt.note) == (fresh, "")
+    others = (with_block(other, old, provider="p"), with_block(base, old, provider="q"), base)
+    for recorded in others:
+        prompt = resumed(base, new, provider="p", recorded=recorded, told=[])
+        assert (prompt.system_prompt, prompt.note) == (fresh, "")
 
 
 @given(words)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pod.memory.provider import MemoryProvider, RecallStatus
-from worker.text import clean_text, cut_middle
+from worker.text import clean_text, cut_middle, utf8_len
 
 from .notes import Note
 from .search import search
-from .shown import fitting, newest, prompt_block, text_of
+from .shown import fitting, newest_first, prompt_block, text_of
 from .store import MemoryRefused, NoteStore, Shelf
 from .tools import schemas
 
@@ -22,6 +22,7 @@ RECALL_MAX_BYTES = 2_000
 MOST_RECALLED = 8
 MOST_FOUND = 50
 FOUND_MAX_BYTES = 16_000
+TOLD_MAX_BYTES = 8_000
 CHANGED_MAX_BYTES = 4_000
 
 
@@ -183,13 +184,9 @@ class FileMemory(MemoryProvider):
         if query.strip():
             notes = [found.note for found in search(query, shelf.notes)]
         else:
-            notes = sorted(shelf.notes, key=newest, reverse=True)
+            notes = newest_first(shelf.notes)
 
-        shown = fitting(notes[: min(most, MOST_FOUND)], FOUND_MAX_BYTES)
-        answer: dict[str, Any] = {
-            "found": len(notes),
-            "notes": [_told_of(note) for note in shown],
-        }
+        answer: dict[str, Any] = {"found": len(notes), "notes": _told_within(notes, most)}
         return answer | ({"problems": list(shelf.problems)} if shelf.problems else {})
 
     # ------------------------------------------------------------------ inside
@@ -211,8 +208,21 @@ class FileMemory(MemoryProvider):
 
 
 def _told_of(note: Note) -> dict[str, str]:
-    told = {"id": note.id, "date": note.date, "topic": note.topic, "text": note.text}
-    return {key: clean_text(value) for key, value in told.items() if value}
+    text = cut_middle(clean_text(note.text), TOLD_MAX_BYTES)  # A person's may be of any length.
+    told = {"id": note.id, "date": note.date, "topic": clean_text(note.topic), "text": text}
+    return {key: value for key, value in told.items() if value}
+
+
+def _told_within(notes: Sequence[Note], most: int) -> list[dict[str, str]]:
+    """Return the first notes for the model, as many as are asked for and fit."""
+    told, used = [], 0
+    for note in notes[: min(most, MOST_FOUND)]:
+        told.append(_told_of(note))
+        used += utf8_len(told[-1]["text"]) + 100
+        if used > FOUND_MAX_BYTES:
+            break
+
+    return told
 
 
 def _text(args: Mapping[str, object], key: str, *, default: str | None = None) -> str:

@@ -46,7 +46,7 @@ class Found:
 
 def search(query: str, notes: Sequence[Note]) -> list[Found]:
     """Return the notes that share words with `query`, the best first, then the newest first."""
-    texts = [_folded(f"{note.topic} {note.text}") for note in notes]
+    texts = [_folded(f"{note.id} {note.topic} {note.text}") for note in notes]
     scores: dict[int, float] = defaultdict(float)
     telling: set[int] = set()
     index = _Index.of(texts)

@@ -20,16 +20,17 @@ _NOTE_MAX_BYTES = 1_000
 """A longer note is shown with its middle left out; `memory_search` gives it whole."""
 
 
-def newest(note: Note) -> str:
-    """Return what notes are sorted by, the newest last; a person's without a date is newest."""
-    return note.date or "9999"
+def newest_first(notes: Sequence[Note]) -> list[Note]:
+    """Return the notes by date, then by place; a person's without a date counts as newest."""
+    oldest_first = sorted(notes, key=lambda note: note.date or "9999")
+    return oldest_first[::-1]
 
 
 def prompt_block(
     notes: Sequence[Note], problems: Sequence[str], max_bytes: int
 ) -> tuple[str, list[Note]]:
     """Return what the system prompt says of the memory, and the notes that it shows."""
-    shown = fitting(sorted(notes, key=newest, reverse=True), max_bytes)
+    shown = fitting(newest_first(notes), max_bytes)
     left_out = len(notes) - len(shown)
     lines = [_INTRODUCTION, ""]
     if not notes:
@@ -43,14 +44,13 @@ def prompt_block(
 
 
 def fitting(notes: Iterable[Note], max_bytes: int) -> list[Note]:
-    """Return the first notes whose lines fit into `max_bytes` together."""
-    fits, used = [], 0
+    """Return the notes that fit into `max_bytes` together, the first ones first; in their order."""
+    fits, left = [], max_bytes
     for note in notes:
-        used += utf8_len(line(note)) + 1
-        if used > max_bytes:
-            break
-
-        fits.append(note)
+        size = utf8_len(line(note)) + 1
+        if size <= left:
+            fits.append(note)
+            left -= size
 
     return fits
 
