@@ -56,6 +56,11 @@ class RunParams(Params):
     """The prompt."""
     images: tuple[ImageParam, ...] = ()
     """Images that go with it."""
+    uid: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
+    """The message's uid. Sent again with the same one, as after a lost connection, the prompt is
+    run once: the answer is that of the first time."""
+    output_schema: dict[str, JsonValue] | None = None
+    """A JSON Schema: the answer's text is to be JSON that fits. That it is JSON is seen to."""
 
 
 class Accepted(Answer):
@@ -295,6 +300,7 @@ METHODS: dict[str, Method] = {
         NoParams, CommandsAnswer, "List the context engine's own slash commands."
     ),
     "engine_command": Method(CommandParams, TextAnswer, "Run one of them."),
+    "idle": Method(NoParams, Done, "Answered when no run and no compaction is going on."),
     "ping": Method(NoParams, PingAnswer, "Tell that the pod is there."),
     "shutdown": Method(ShutdownParams, Done, "End the pod."),
 }

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .claim import AlreadyServed, NotServed, Serving, claim, find, served, serving
+    from .claim import AlreadyServed, NotServed, Serving, find, served, serving
     from .places import Places, ensure_run_folder, reachable
     from .server import PodServer
 
@@ -19,7 +19,6 @@ _HOME_OF = {
     "Places": "places",
     "PodServer": "server",
     "Serving": "claim",
-    "claim": "claim",
     "ensure_run_folder": "places",
     "find": "claim",
     "reachable": "places",
@@ -33,7 +32,6 @@ __all__ = [
     "Places",
     "PodServer",
     "Serving",
-    "claim",
     "ensure_run_folder",
     "find",
     "reachable",

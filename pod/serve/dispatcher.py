@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 from attrs import asdict, define, field
 from pydantic import ValidationError
@@ -51,6 +51,8 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 _BEGIN_WORK = frozenset({"run", "resume", "new", "compact", "fork", "rewind", "engine_command"})
 """What a pod that is being shut down takes no more."""
+_ACCEPTED_KEPT = 64
+"""How many prompts are known again when they are sent a second time."""
 
 Then: TypeAlias = Callable[[], None]
 Outcome: TypeAlias = Answer | tuple[Answer, Then]
@@ -83,6 +85,8 @@ class Dispatcher:
     manifest: str
     is_closing: bool = False
     _runs: set[asyncio.Task[Any]] = field(factory=set, init=False)
+    _accepted_before: dict[str, methods.Accepted] = field(factory=dict, init=False)
+    """What was answered to the newest prompts, by their uid."""
     _handlers: dict[str, Handler] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -111,15 +115,30 @@ class Dispatcher:
     async def _run(self, params: methods.RunParams, _: Connection) -> Answer:
         images = tuple(map(_image, params.images))
         text = (Text(params.input),) if params.input else ()
-        message = UserMessage(uid=new_uid(), parts=(*text, *images))
-        return self._accepted(message)
+        uid = params.uid or new_uid()
+        if uid in self._accepted_before:
+            return self._accepted_before[uid]
+
+        if any(item.uid == uid for item in self.pod.history):
+            message = "a message of that uid is in the history already"
+            raise WireError("known_message", message, hint="resume goes on where its run stopped")
+
+        output = _output_of(params.output_schema) if params.output_schema is not None else None
+        accepted = self._accepted(UserMessage(uid=uid, parts=(*text, *images)), output)
+        self._accepted_before[uid] = accepted
+        if len(self._accepted_before) > _ACCEPTED_KEPT:
+            del self._accepted_before[next(iter(self._accepted_before))]
+
+        return accepted
 
     async def _resume(self, _: methods.NoParams, __: Connection) -> Answer:
         return self._accepted(None)
 
-    def _accepted(self, message: UserMessage | None) -> Answer:
+    def _accepted(
+        self, message: UserMessage | None, output: type[Any] | None = None
+    ) -> methods.Accepted:
         session_id, seq = self.pod.session_id, self.hub.seq
-        task = self.pod.begin(message)
+        task = self.pod.begin(message, output=output)
         self._runs.add(task)
         task.add_done_callback(self._ended)
         return methods.Accepted(session_id=session_id, seq=seq)
@@ -138,6 +157,10 @@ class Dispatcher:
 
     async def _cancel(self, _: methods.NoParams, __: Connection) -> Answer:
         self.pod.cancel()
+        return methods.Done()
+
+    async def _idle(self, _: methods.NoParams, __: Connection) -> Answer:
+        await self.pod.idle()
         return methods.Done()
 
     async def _pause(self, _: methods.NoParams, __: Connection) -> Answer:
@@ -278,6 +301,16 @@ def _names(patterns: tuple[str, ...] | None) -> frozenset[str] | None:
         names |= found
 
     return frozenset(names)
+
+
+def _output_of(schema: dict[str, Any]) -> type[Any]:
+    """Return a type that says that schema of itself, and takes any JSON.
+
+    What else the schema asks for is for whoever has the type: no part of ours checks schemas.
+    """
+    from pydantic import WithJsonSchema
+
+    return cast("type[Any]", Annotated[Any, WithJsonSchema(schema)])
 
 
 def _image(param: methods.ImageParam) -> Image:

@@ -13,7 +13,8 @@ from typing import Any
 from attrs import define, field
 
 from pod import Home, Pod
-from pod.serve import Places, PodServer, claim, ensure_run_folder, reachable
+from pod.serve import Places, PodServer, ensure_run_folder, reachable
+from pod.serve.claim import claim
 from pod.serve.ledger import Ledger
 from session_store import FileSessionStore
 from tests.pod.pods import KEY
