@@ -38,6 +38,8 @@ from .threshold_rules import effective_share, trigger_tokens
 
 DIGEST_BYTES = 8_000
 """How long a handoff is that no model wrote."""
+LEAST_ROWS = 4
+"""Fewer than these are not worth a summary."""
 SUMMARIES = "compression"
 
 _log = logging.getLogger("pod.context")
@@ -261,6 +263,9 @@ class HermesCompressor(ContextEngine):
         rows = rows[_leading_system_rows(rows) :]
         start = self._protect_head_size(rows)
         body = list(rows[start:])
+        if len(body) < LEAST_ROWS:
+            return None
+
         items = from_messages(body, [], origin="user")
         sizes = {id(item): message_tokens(row) for item, row in zip(items, body, strict=True)}
         total = sum(sizes.values())
