@@ -84,7 +84,7 @@ class _Conversion:
         self._worker(made.table("worker"))
         engine = self._engine_name()
         # Without a model there is no manifest; what else is wrong is told all the same.
-        self._compaction(made, main or ModelSection({"model": ("", "")}), engine)
+        self._compaction(made, main or ModelSection({"kind": ("", ""), "model": ("", "")}), engine)
         self._context(made, engine)
         self._memory(made.table("memory"))
         self._mcp(made)
@@ -242,7 +242,9 @@ class _Conversion:
         path = ("compression", "model_thresholds")
         found = {}
         for key, value in self.config.table(*path).items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if not str(key):
+                self.config.wrong(path, "has a share for no model")
+            elif isinstance(value, bool) or not isinstance(value, int | float):
                 self.config.wrong((*path, str(key)), "must be a share of the window, 0 to 1")
             elif not 0 < value <= 1:
                 self.config.wrong((*path, str(key)), "must be above 0 and at most 1")

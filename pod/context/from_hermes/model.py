@@ -24,6 +24,7 @@ from .providers import (
 from .read import HermesConfig, Path_
 
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_THEIR_WORDS = {"model": "default", "context_window": "context_length", "api_key_env": "key_env"}
 _WORD = re.compile(r"[a-z][a-z_.:-]{0,30}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -128,7 +129,26 @@ class ModelReader:
         if window:
             keys["context_window"] = (window, "")
 
-        return ModelSection(keys, tuple(self._notes))
+        section = ModelSection(keys, tuple(self._notes))
+        self._check(path, section)
+        return section
+
+    def _check(self, path: Path_, section: ModelSection) -> None:
+        """Note what no manifest may have as a provider; an address with a variable is let be."""
+        from pydantic import ValidationError
+
+        from manifests import FallbackProvider
+
+        values = section.values
+        if "${" in str(values.get("base_url", "")):
+            values["base_url"] = "http://localhost"
+
+        try:
+            FallbackProvider.model_validate(values)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False, include_input=False):
+                key = _THEIR_WORDS.get(str(detail["loc"][0]), str(detail["loc"][0]))
+                self.config.wrong((*path, key), detail["msg"])
 
     def _named_row(self, name: str) -> Mapping[str, Any] | None:
         """Return what the file itself says of a provider of this name."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Path_: TypeAlias = tuple[str, ...]
 
 _MAX_BYTES = 2_000_000
+_MOST_VALUES = 200_000
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 
@@ -192,7 +193,10 @@ def parse_config(data: bytes, name: str) -> HermesConfig:
 
     try:
         node = yaml.compose(data, yaml.SafeLoader)
-        values = yaml.safe_load(data)
+        if _size(node, {}) > _MOST_VALUES:
+            raise HermesFileUnusable(f"{name} stands for over {_MOST_VALUES:,} values")
+
+        values = _well_formed(yaml.safe_load(data))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f", line {mark.line + 1}" if mark else ""
@@ -215,6 +219,33 @@ def parse_config(data: bytes, name: str) -> HermesConfig:
     return config
 
 
+def _size(node: yaml.Node | None, known: dict[int, float]) -> float:
+    """Return how many values a node stands for, each alias as often as it is used."""
+    if node is None:
+        return 0
+
+    if id(node) not in known:
+        known[id(node)] = float("inf")  # What holds itself is endless.
+        parts = node.value if isinstance(node.value, list) else []
+        inner = (part for pair in parts for part in (pair if isinstance(pair, tuple) else (pair,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in inner)
+
+    return known[id(node)]
+
+
+def _well_formed(value: Any) -> Any:  # noqa: ANN401  whatever YAML holds
+    """Return a value whose texts can be written: YAML may name half a character."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [_well_formed(inner) for inner in value]
+        case dict():
+            return {_well_formed(key): _well_formed(inner) for key, inner in value.items()}
+        case _:
+            return value
+
+
 def _places(node: yaml.Node | None, path: Path_) -> Iterator[tuple[Path_, int, bool]]:
     """Yield each key of the tables, and of the tables in them, with its line.
 
@@ -225,7 +256,7 @@ def _places(node: yaml.Node | None, path: Path_) -> Iterator[tuple[Path_, int, b
 
     seen: set[str] = set()
     for key, value in node.value:  # type: ignore[union-attr]  # the node of a table
-        name = str(key.value) if isinstance(key.value, str) else ""
+        name = str(_well_formed(key.value)) if isinstance(key.value, str) else ""
         here = (*path, name)
         yield here, key.start_mark.line + 1, name in seen
         seen.add(name)

@@ -385,6 +385,12 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
+BOMB = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+"""A few lines that stand for 100,000,000 values."""
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -395,6 +401,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         (b"a: !!python/object/apply:os.system [x]\n", "config.yaml, line 1: not YAML"),
         (b"x" * 2_000_001, "config.yaml is over 2,000,000 bytes"),
         (b"[" * 5_000, "config.yaml"),
+        (b"a: &a [x, *a]\n", "config.yaml stands for over 200,000 values"),
+        (BOMB.encode(), "config.yaml stands for over 200,000 values"),
     ],
 )
 def test_a_file_that_is_no_configuration_says_so(data: bytes, message: str) -> None:
@@ -407,6 +415,25 @@ def test_a_file_that_is_no_configuration_says_so(data: bytes, message: str) -> N
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(HermesFileUnusable, match="cannot be read: no such file"):
         read_config(tmp_path / "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("http://h:99999999/v1", "must have a port"),
+        ("http://h/v1?key=x", "must end with its path"),
+        ("ftp://h/v1", "must be a URL that begins with"),
+    ],
+)
+def test_an_address_that_no_manifest_may_have_is_a_mistake(address: str, message: str) -> None:
+    ((line, key, said),) = mistakes(f"model:\n  default: m\n  base_url: {address}\n")
+    assert (line, key) == (3, "model.base_url")
+    assert message in said
+
+
+def test_half_a_character_is_replaced_and_two_halves_are_one() -> None:
+    text = MODEL + 'agent: {system_prompt: "a\\ud83d\\ude00b\\ud83d"}\n'
+    assert made(text)["worker"]["system_prompt"] == "a😀b\ufffd"
 
 
 # ------------------------------------------------------------------ secrets
@@ -500,7 +527,32 @@ SECTIONS = st.sampled_from(
 )
 
 
-@given(st.dictionaries(SECTIONS, VALUES, max_size=6))
+RIGHT = st.fixed_dictionaries(
+    {"model": st.just({"default": "anthropic/claude-x.1", "provider": "anthropic"})},
+    optional={
+        "compression": st.fixed_dictionaries(
+            {},
+            optional={
+                "threshold": st.floats(0.01, 1),
+                "threshold_tokens": st.integers(0, 10**6),
+                "target_ratio": st.floats(0.1, 0.8),
+                "enabled": st.booleans(),
+                "model_thresholds": st.dictionaries(st.text(min_size=1), st.floats(0.1, 1)),
+                "context_timeout_seconds": st.integers(0, 900),
+                "idle_compact_after_seconds": st.integers(0, 9_000),
+                "min_tail_user_messages": st.integers(0, 9),
+            },
+        ),
+        "context": st.fixed_dictionaries({"engine": st.sampled_from(["lcm", "compressor", "x.y"])}),
+        "lcm": VALUES,
+        "agent": st.fixed_dictionaries({"system_prompt": st.text(), "max_turns": st.integers(0)}),
+        "auxiliary": st.just({"compression": {"model": "small", "provider": "gemini"}}),
+        "fallback_providers": st.just([{"provider": "xai", "model": "m"}]),
+    },
+)
+
+
+@given(st.dictionaries(SECTIONS, VALUES, max_size=6) | RIGHT)
 def test_any_configuration_comes_to_a_manifest_or_to_mistakes(
     tmp_path_factory: pytest.TempPathFactory, given_values: dict[str, Any]
 ) -> None:
