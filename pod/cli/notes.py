@@ -51,6 +51,8 @@ def _told(data: EventData) -> str | None:
 
 def _compaction(data: EventData, scene: Scene) -> str | None:
     match data:
+        case protocol.CompactionStart(message=""):
+            return None  # The engine wants nothing said of it.
         case protocol.CompactionStart():
             return wording.compacting(data, scene.turns(), scene.retained_turns)
         case protocol.CompactionDone():

@@ -13,8 +13,12 @@ _MOST_FAILURES = 3
 def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int | None) -> str:
     """Return the line that says what a compaction is about to do.
 
-    `retained_turns` is how many the built-in compressor keeps; None where that is not known.
+    `retained_turns` is how many the built-in compressor keeps; None where that is not known. An
+    engine that has a line of its own says that.
     """
+    if start.message:
+        return start.message
+
     what = counted(turns, "turn")
     if start.engine == "compressor" and retained_turns is not None:
         what += f", keeping the last {retained_turns}"

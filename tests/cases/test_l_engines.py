@@ -10,7 +10,7 @@ import pytest
 from pod.protocol import CompactionDone, EngineNotice, RunEnd
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, counting, serving
-from tests.pod.desk import until
+from tests.pod.desk import Desk, until
 from tests.pod.pods import (
     BIG_TOOL,
     Story,
@@ -373,3 +373,28 @@ def get_status(self):
             assert (await story.pod.run("five")).outcome == "finished"
 
     assert logs(home) == sorted([first, second])
+
+
+@pytest.mark.parametrize(("said", "shown"), [("'tidying up'", "tidying up"), ("None", "")])
+def test_l_what_is_said_of_a_compaction_is_the_engine_s_to_choose(
+    desk: Desk, said: str, shown: str
+) -> None:
+    """Of the kind of hermes-lcm#286: "accuracy may degrade" was told of an engine that keeps all."""
+    speaking = method(
+        f"""
+def should_compress(self, prompt_tokens=None):
+    return prompt_tokens > 900
+
+def get_automatic_compaction_status_message(self, *, phase, default_message, **context):
+    return {said}
+"""
+    )
+    install(desk.home, speaking, ANEW)
+    run = desk.scripted(*({"text": prose(2_000)} for _ in range(3)), extra=USE)
+    first = desk.pod("run", run, "one")
+    assert first.exit_code == 0, first.stderr
+    done = desk.pod("run", run, "two", "--continue")
+    assert done.exit_code == 0, done.stderr
+    lines = done.stderr.splitlines()
+    (before,) = (n for n, line in enumerate(lines) if line.startswith("compacted:"))
+    assert lines[:before] == ([shown] if shown else [])
