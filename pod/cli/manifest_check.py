@@ -106,7 +106,7 @@ class Checkup:
 
     def _memory(self) -> Iterator[Finding]:
         from pod.memory.errors import MemoryUnavailable
-        from pod.memory.loader import find_provider, load_provider, release_provider
+        from pod.memory.loader import find_provider, load_provider
 
         section = self.loaded.manifest.memory
         name = section.provider if section is not None else None
@@ -115,7 +115,7 @@ class Checkup:
 
         info = find_provider(name, self.home.plugins)
         try:
-            release_provider(load_provider(name, self.home.plugins))
+            load_provider(name, self.home.plugins).release()
         except MemoryUnavailable as error:
             told = f"{name}: {error.reason}; the pod would run without memory"
             advice = f"a provider is a folder in {self.home.plugins}, or a package that brings one"

@@ -14,7 +14,7 @@ from pod.context.threads import EngineThread
 from pod.home import Home
 
 from .errors import MemoryUnavailable
-from .loader import is_bundled, load_provider, release_provider
+from .loader import LoadedProvider, is_bundled, load_provider
 from .provider import MemoryProvider
 from .settings import Limits, MemorySettings
 from .signature import accepted
@@ -40,24 +40,28 @@ class ProviderCalls:
     around: Callable[[], AbstractContextManager[object]] = nullcontext
     """Entered around every call, in the thread that makes it."""
     notice: Callable[[str], None] = _unheard
-    provider: MemoryProvider | None = field(default=None, init=False)
-    """None before it was loaded, where it could not be, and after its end."""
+    _loaded: LoadedProvider | None = field(default=None, init=False)
     _reading: EngineThread = field(factory=lambda: EngineThread("memory"), init=False)
     _noting: EngineThread = field(factory=lambda: EngineThread("memory-notes"), init=False)
     _said: set[str] = field(factory=set, init=False)
+
+    @property
+    def provider(self) -> MemoryProvider | None:
+        """The provider; None before it was loaded, where it could not be, and after its end."""
+        return self._loaded.provider if self._loaded is not None else None
 
     async def load(
         self, settings: MemorySettings, session_id: str, kwargs: Mapping[str, object]
     ) -> None:
         """Load the provider and initialize it; one that cannot be had is told of."""
 
-        def begin() -> MemoryProvider:
+        def begin() -> LoadedProvider:
             with self.around():
                 return _begun(settings, session_id, {**kwargs, "notice": tell})
 
         tell, limit_s = self._teller(), self.limits.long_s
         try:
-            self.provider = await self._reading.call(begin, timeout_s=limit_s)
+            self._loaded = await self._reading.call(begin, timeout_s=limit_s)
         except MemoryUnavailable as error:
             self.notice(error.notice)
         except TimeoutError:
@@ -65,6 +69,9 @@ class ProviderCalls:
             self.notice(MemoryUnavailable(self.name, slow).notice)
         except Exception as error:  # noqa: BLE001  # supervision point of a provider's code
             self.notice(MemoryUnavailable(self.name, said(error)).notice)
+        else:
+            for line in self._loaded.notices:
+                self.warn(line, line)
 
     def _teller(self) -> Callable[[str], None]:
         """Return what a provider can tell people something by, from any thread."""
@@ -151,9 +158,9 @@ class ProviderCalls:
         """Let the threads end and leave the provider to other pods; waits for nothing."""
         self._reading.close()
         self._noting.close()
-        if self.provider is not None:
-            release_provider(self.provider)
-            self.provider = None
+        if self._loaded is not None:
+            self._loaded.release()
+            self._loaded = None
 
     # ------------------------------------------------------------------ in those threads
 
@@ -194,9 +201,24 @@ def said(error: BaseException) -> str:
 
 def _begun(
     settings: MemorySettings, session_id: str, kwargs: Mapping[str, object]
-) -> MemoryProvider:
+) -> LoadedProvider:
     """Load a provider and initialize it. Raises `MemoryUnavailable`, and what its code raises."""
-    provider = load_provider(settings.provider, settings.plugins_dir)
+    loaded = load_provider(settings.provider, settings.plugins_dir, options=settings.options)
+    try:
+        _initialize(loaded.provider, settings, session_id, kwargs)
+    except BaseException:  # whatever it was: the object stays with nobody
+        loaded.release()
+        raise
+
+    return loaded
+
+
+def _initialize(
+    provider: MemoryProvider,
+    settings: MemorySettings,
+    session_id: str,
+    kwargs: Mapping[str, object],
+) -> None:
     is_available = getattr(provider, "is_available", None)
     if callable(is_available) and not is_available():
         ask = getattr(provider, "unavailable_reason", None)
@@ -208,4 +230,3 @@ def _begun(
         Home(settings.home).ensure(settings.home)  # Private, whatever the provider makes in it.
 
     provider.initialize(session_id, **accepted(provider.initialize, kwargs))
-    return provider

@@ -5,8 +5,11 @@ Where providers are found, and how their code is imported, is as for context eng
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
+
+from attrs import frozen
 
 from pod.context.attempt import tried
 from pod.context.discovery import EngineInfo, find_plugin
@@ -14,6 +17,8 @@ from pod.context.engine import ContextEngine
 from pod.context.errors import EngineNotCopied
 from pod.context.ownership import owned, release_engine
 from pod.context.plugin_code import code_of, instance_of, reason_of, register_with
+from pod.context.plugin_folder import writable_by_others
+from pod.context.plugin_options import PluginOptions
 from pod.context.registration import Registration
 
 from .errors import MemoryNotFound, MemoryUnavailable
@@ -24,6 +29,18 @@ ENTRY_POINT_GROUP = "pod.memory_providers"
 
 _PACKAGE = "pod.memory.providers"
 _REQUIRED = ("name", "initialize")
+
+
+@frozen
+class LoadedProvider:
+    """A provider, which no other pod has, and what people should know of its plugin."""
+
+    provider: MemoryProvider
+    notices: tuple[str, ...] = ()
+
+    def release(self) -> None:
+        """Leave the object to other pods."""
+        release_engine(cast("ContextEngine", self.provider))
 
 
 def find_provider(
@@ -38,12 +55,17 @@ def is_bundled(name: str) -> bool:
     return (BUNDLED / name / "__init__.py").is_file()
 
 
-def load_provider(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) -> MemoryProvider:
-    """Return the provider called `name`, not initialized, which no other pod has.
+def load_provider(
+    name: str,
+    plugins_dir: Path,
+    *,
+    bundled_dir: Path = BUNDLED,
+    options: Mapping[str, object] | None = None,
+) -> LoadedProvider:
+    """Return the provider called `name`, not initialized. `release` it in the end.
 
-    `release_provider` it in the end. What its plugin registers is tried first; where that comes to
-    nothing, its first concrete `MemoryProvider` subclass that can be made without arguments. May
-    block, as imports do.
+    What its plugin registers is tried first; where that comes to nothing, its first concrete
+    `MemoryProvider` subclass that can be made of `options`. May block, as imports do.
 
     Raises:
         MemoryNotFound: There is none of that name.
@@ -60,25 +82,21 @@ def load_provider(name: str, plugins_dir: Path, *, bundled_dir: Path = BUNDLED) 
     if failure is not None:
         raise MemoryUnavailable(name, reason_of(failure)) from failure
 
-    provider, failure = _provider_of(loaded, name)
-    return _own(_checked(provider, name, failure), loaded, name)
+    registration = Registration(name, PluginOptions(options), info.manifest)
+    provider, failure = _provider_of(loaded, registration)
+    mine = _own(_checked(provider, name, failure), loaded, name)
+    return LoadedProvider(mine, tuple(_notices(info, registration)))
 
 
-def release_provider(provider: MemoryProvider) -> None:
-    """Leave the object to other pods."""
-    release_engine(cast("ContextEngine", provider))
-
-
-def _provider_of(loaded: object, name: str) -> tuple[object, BaseException | None]:
+def _provider_of(loaded: object, registration: Registration) -> tuple[object, BaseException | None]:
     if isinstance(loaded, MemoryProvider):
         return loaded, None  # An entry point may be the object itself.
 
-    registration = Registration(name)
     _, failure = tried(lambda: register_with(loaded, registration))
     if registration.memory_providers:
         return registration.memory_providers[0], failure
 
-    provider, error = instance_of(loaded, MemoryProvider)
+    provider, error = instance_of(loaded, MemoryProvider, registration.options)
     return provider, failure or error
 
 
@@ -109,3 +127,19 @@ def _checked(provider: object, name: str, failure: BaseException | None) -> Memo
         raise MemoryUnavailable(name, reason)
 
     return cast("MemoryProvider", provider)
+
+
+def _notices(info: EngineInfo, registration: Registration) -> Iterator[str]:
+    if info.path is not None and (why := writable_by_others(info.path)):
+        yield f"{why}: whoever that is can run code in this pod; chmod go-w it"
+
+    if registration.engine is not None:
+        return  # The rest is the engine's, whose host tells of it.
+
+    unused = [
+        *(f"hook {name}" for name in registration.hooks),
+        *(f"command {name}" for name in registration.commands),
+        *(f"tool {name}" for name in registration.tools),
+    ]
+    if unused:
+        yield f"registers what has no use here: {', '.join(unused)}"

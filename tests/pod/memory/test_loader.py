@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pod.memory import MemoryProvider
 from pod.memory.errors import MemoryNotFound, MemoryUnavailable
-from pod.memory.loader import find_provider, is_bundled, load_provider, release_provider
+from pod.memory.loader import LoadedProvider, find_provider, is_bundled, load_provider
 from tests.pod.memory.plugins import DIARY, LEGACY, toy
 
 
@@ -34,7 +33,7 @@ def test_the_bundled_one_wins_over_a_folder_of_its_name(plugins: Path) -> None:
     info = find_provider("file", plugins)
     assert info is not None
     assert info.source == "bundled"
-    assert load_provider("file", plugins).name == "file"
+    assert load_provider("file", plugins).provider.name == "file"
     assert is_bundled("file")
     assert not is_bundled("diary")
 
@@ -55,16 +54,16 @@ def test_registered_or_defined(plugins: Path) -> None:
         "late",
         DIARY.replace("DiaryProvider())", "DiaryProvider())\n    raise ValueError('afterwards')"),
     )
-    assert load_provider("registered", plugins).name == "diary"
-    assert load_provider("defined", plugins).name == "toy"
-    assert load_provider("legacy", plugins).name == "toy"
-    assert load_provider("late", plugins).name == "diary"
+    assert load_provider("registered", plugins).provider.name == "diary"
+    assert load_provider("defined", plugins).provider.name == "toy"
+    assert load_provider("legacy", plugins).provider.name == "toy"
+    assert load_provider("late", plugins).provider.name == "diary"
 
 
 def test_a_relative_import_works(plugins: Path) -> None:
     put(plugins, "parts", "from .inner import Toy\n")
     (plugins / "parts" / "inner.py").write_text(toy("pass"))
-    assert load_provider("parts", plugins).name == "toy"
+    assert load_provider("parts", plugins).provider.name == "toy"
 
 
 def test_an_installed_one_is_found_by_its_entry_point(
@@ -87,7 +86,7 @@ def test_an_installed_one_is_found_by_its_entry_point(
             info_of = find_provider(name, plugins)
             assert info_of is not None
             assert (info_of.source, info_of.version) == ("entry point", "1.2")
-            assert load_provider(name, plugins).name == "toy"
+            assert load_provider(name, plugins).provider.name == "toy"
     finally:
         sys.modules.pop("installed_memory", None)
 
@@ -107,7 +106,7 @@ def test_an_installed_one_is_found_by_its_entry_point(
 def test_a_broken_one_is_named_with_the_reason(plugins: Path, code: str, said: str) -> None:
     put(plugins, "broken", code)
     if said == "x":  # An abstract class cannot be made, and the next one can.
-        assert load_provider("broken", plugins).name == "toy"
+        assert load_provider("broken", plugins).provider.name == "toy"
         return
 
     with pytest.raises(MemoryUnavailable) as caught:
@@ -129,9 +128,9 @@ SHARED = "\nONE = Toy()\ndef register(ctx): ctx.register_memory_provider(ONE)\n"
 def test_one_object_for_everybody_is_copied_for_the_second_pod(plugins: Path) -> None:
     put(plugins, "shared", toy("pass") + SHARED)
     first, second = load_provider("shared", plugins), load_provider("shared", plugins)
-    assert first is not second
-    release_provider(first)
-    release_provider(second)
+    assert first.provider is not second.provider
+    first.release()
+    second.release()
 
 
 def test_one_that_cannot_be_copied_is_refused_to_the_second_pod(plugins: Path) -> None:
@@ -140,13 +139,13 @@ def test_one_that_cannot_be_copied_is_refused_to_the_second_pod(plugins: Path) -
     with pytest.raises(MemoryUnavailable, match="another pod uses the same object"):
         load_provider("shared", plugins)
 
-    release_provider(first)
-    assert load_provider("shared", plugins) is first
+    first.release()
+    assert load_provider("shared", plugins).provider is first.provider
 
 
 def test_loads_at_once_all_get_one(plugins: Path) -> None:
     put(plugins, "diary", DIARY)
-    got: list[MemoryProvider] = []
+    got: list[LoadedProvider] = []
 
     def load() -> None:
         got.extend(load_provider("diary", plugins) for _ in range(8))
@@ -157,4 +156,34 @@ def test_loads_at_once_all_get_one(plugins: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert len({id(provider) for provider in got}) == 64
+    assert len({id(one.provider) for one in got}) == 64
+
+
+def test_what_has_no_use_here_is_told(plugins: Path) -> None:
+    put(
+        plugins,
+        "busy",
+        DIARY
+        + "    ctx.register_hook('pre_llm_call', print)\n"
+        + "    ctx.register_command('diary', print)\n"
+        + "    ctx.register_tool('page', handler=print)\n",
+    )
+    assert load_provider("busy", plugins).notices == (
+        "registers what has no use here: hook pre_llm_call, command diary, tool page",
+    )
+    assert load_provider("file", plugins).notices == ()
+
+
+def test_options_reach_it_where_it_asks_for_them(plugins: Path) -> None:
+    put(
+        plugins,
+        "one",
+        DIARY.replace("DiaryProvider())", "DiaryProvider()) or seen.update(ctx.options)")
+        + "\nseen = {}\n",
+    )
+    load_provider("one", plugins, options={"depth": 3})
+    (module,) = [m for n, m in sys.modules.items() if n.startswith("pod_plugins.one")]
+    assert module.seen == {"depth": 3}
+    put(plugins, "two", toy("def __init__(self, depth=1): self.depth = depth"))
+    made = load_provider("two", plugins, options={"depth": 3}).provider
+    assert vars(made) == {"depth": 3}
