@@ -379,7 +379,7 @@ def get_status(self):
 def test_l_what_is_said_of_a_compaction_is_the_engine_s_to_choose(
     desk: Desk, said: str, shown: str
 ) -> None:
-    """Of the kind of hermes-lcm#286: "accuracy may degrade" was told of an engine that keeps all."""
+    """Of the kind of hermes-lcm#286: "accuracy may degrade", of an engine that keeps all."""
     speaking = method(
         f"""
 def should_compress(self, prompt_tokens=None):
