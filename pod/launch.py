@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import cast
 
@@ -43,7 +43,7 @@ from pod.protocol import Alert, EngineNotice
 from pod.restore import take_up
 from pod.runs import RunDriver
 from pod.worker_setup import make_worker
-from session_store import FileSessionStore, Session
+from session_store import FileSessionStore, Session, SessionStoreError
 from worker.ports import Intake, Ports, RequestStage
 
 
@@ -136,6 +136,9 @@ async def launch(
     session = await in_thread(lambda: _session(store, prepared, resume))
     # Whatever fails, a cancellation too: neither session nor engine stays taken.
     with ExitStack() as undo:
+        if resume is None:
+            undo.callback(_take_back, store, session.session_id)
+
         undo.callback(session.close)
         lineage = await in_thread(lambda: store.lineage(session.session_id))
         setting = _Setting(
@@ -208,6 +211,13 @@ def _session(store: FileSessionStore, prepared: Prepared, resume: str | None) ->
         system_prompt=prepared.system_prompt,
         config=config_of(prepared),
     )
+
+
+def _take_back(store: FileSessionStore, session_id: str) -> None:
+    """Remove a session that was begun for a launch which then failed: nothing is in it."""
+    # What keeps it from being removed is no reason to hide why the launch failed.
+    with suppress(SessionStoreError):
+        store.remove(session_id)
 
 
 async def _assemble(setting: _Setting, *, undo: ExitStack) -> Launched:

@@ -13,7 +13,7 @@ from pod.protocol import Alert, EngineNotice, RunEnd, ToolResult
 from tests.fake_provider import Asked, Say, counting, serving
 from tests.pod.desk import Desk, events
 from tests.pod.plugin_folders import install, use
-from tests.pod.pods import BIG_TOOL, living, manifest
+from tests.pod.pods import BIG_TOOL, living, logs, manifest
 
 TOOLED = """
 import os
@@ -64,6 +64,7 @@ async def test_l04_a_tool_of_a_plugin_that_is_missing_is_an_error_at_the_start(
         assert why in message
         assert "mend the plugin, or take look out" in caught.value.hint
         assert not served.asked
+        assert logs(home) == [], "no session was begun"
 
 
 @pytest.mark.anyio
@@ -182,6 +183,7 @@ def test_l05_a_tools_module_that_lacks_one_of_its_own_says_which(desk: Desk) -> 
 
 # --- L11: guards that fail -----------------------------------------------------------------------
 
+RAISING = "tests.cases.guards:raising"
 GUARD = '[[hooks]]\npoint = "{point}"\npython = "tests.cases.guards:{name}"\n{on_error}'
 
 
@@ -214,8 +216,7 @@ async def test_l11_a_guard_that_fails_stops_the_call_and_the_run(
     [
         (
             "raising",
-            "hook tests.cases.guards:raising at PreToolCall raised ValueError: broken "
-            "(guards.py, line 11)",
+            f"hook {RAISING} at PreToolCall raised ValueError: broken (guards.py, line 11)",
         ),
         ("talking", "hook tests.cases.guards:talking returned str"),
     ],
