@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from pod.compaction.plan import CompactionError
@@ -15,7 +17,18 @@ from pod.protocol import Alert, CompactionDone, ToolResult
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.memory.plugins import DIARY, diary, install, new_threads
-from tests.pod.pods import BIG_TOOL, COMPACT, chat, living, log_of, manifest, prose, user_texts
+from tests.pod.pods import (
+    BIG_TOOL,
+    COMPACT,
+    Story,
+    chat,
+    living,
+    log_of,
+    manifest,
+    prose,
+    user_texts,
+)
+from tests.pod.test_pod_head_mismatch import foreign_line
 
 pytestmark = pytest.mark.anyio
 
@@ -419,3 +432,54 @@ async def test_what_is_served_to_it_takes_no_name_from_a_users_own_module(
             sys.path[:] = known
             for name in [name for name in sys.modules if name.split(".")[0] == "tools"]:
                 del sys.modules[name]
+
+
+async def test_it_follows_to_a_fork_that_the_writing_had_to_go_on_in(home: Path) -> None:
+    use = install(home, "diary", DIARY)
+    with serving(chat(answering)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            await story.turns("one")
+            old_id = story.pod.session_id
+            log = home / "sessions" / f"{old_id}.jsonl"
+            with log.open("ab") as file:
+                file.write(foreign_line(log))
+
+            await story.turns("two")
+            new_id = story.pod.session_id
+
+    (switch,) = calls(home, "on_session_switch")
+    assert (switch["session"], switch["parent"], switch["reason"]) == (new_id, old_id, "branch")
+    assert [call["session"] for call in calls(home, "sync_turn")] == [old_id, new_id]
+
+
+async def test_two_pods_at_once_keep_each_others_notes(home: Path) -> None:
+    """One folder, two pods, both writing in the same moments, through their models' tools."""
+    extra = '[memory]\nprovider = "file"\nfolder = "shared"\n'
+
+    def script(asked: Asked, number: int) -> Say:
+        who = user_texts(asked)[-1]
+        if number % 2:
+            text = json.dumps({"text": f"{who} said {number}"})
+            return Say("…", calls=(("memory_remember", text),))
+
+        return Say("kept")
+
+    async def talk(story: Story, who: str) -> None:
+        for n in range(6):
+            await story.pod.run(f"{who} {n}")
+
+    with serving(chat(script)) as one, serving(chat(script)) as two:
+        paths = [
+            manifest(home, served.base_url, extra, name=name)
+            for served, name in ((one, "one"), (two, "two"))
+        ]
+        async with (
+            living(paths[0], home) as first,
+            living(paths[1], home) as second,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(talk, first, "Ann")
+            group.start_soon(talk, second, "Bob")
+
+    kept = (home / "shared" / "notes.md").read_text()
+    assert [kept.count(f"Ann {n}") + kept.count(f"Bob {n}") for n in range(6)] == [2] * 6
