@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
 from pathlib import Path
 
@@ -331,8 +332,8 @@ async def test_l_several_pods_compact_at_once_each_in_its_own_engine(home: Path)
             for number, story in enumerate(stories):
                 await story.turns(f"TASK-{number}", f"NEXT-{number}")
 
-            for number, story in enumerate(stories):
-                done = await story.pod.compact()
+            compacted = await asyncio.gather(*(story.pod.compact() for story in stories))
+            for number, done in enumerate(compacted):
                 assert done is not None
                 said = str(log_of(home, done.new_session_id)[0]["history"])
                 assert f"NEXT-{number}" in said

@@ -82,14 +82,20 @@ async def test_at_the_start_it_hears_of_the_model_then_of_the_session(home: Path
     assert KEY not in str(story.told)
 
 
-async def test_another_model_and_a_window_that_was_learned_are_told(home: Path) -> None:
-    """A fallback that takes over, the first choice that is back, a provider's own limit."""
+async def test_a_model_that_stands_in_is_told_and_the_first_choice_when_it_is_back(
+    home: Path,
+) -> None:
     engine = Recorder()
     shelve(home, lambda: engine)
+
+    def declining(asked: Asked, number: int) -> Say:
+        # A refusal of what was asked: the next request is made here again.
+        return Say(finish="content_filter") if number == 1 else short(asked, number)
+
     with ExitStack() as stack:
-        down = stack.enter_context(serving(Say(status=401, error="no such key")))
+        first = stack.enter_context(serving(declining))
         up = stack.enter_context(serving(chat(short)))
-        path = manifest(home, down.base_url, USE)
+        path = manifest(home, first.base_url, USE)
         other = (
             f'fallbacks = [{{ kind = "openai_compatible", model = "m1", context_window = 9000, '
             f'base_url = "{up.base_url}" }}]\n'
@@ -99,7 +105,8 @@ async def test_another_model_and_a_window_that_was_learned_are_told(home: Path) 
             await story.turns("one", "two")
 
     told = [(call.args, call.kwargs["base_url"]) for call in engine.of("update_model")]
-    assert told == [(("fake", 200_000), down.base_url), (("m1", 9_000), up.base_url)]
+    own, other_one = (("fake", 200_000), first.base_url), (("m1", 9_000), up.base_url)
+    assert told == [own, other_one, own]
 
 
 @pytest.mark.moves_prefix("an engine of its own compacts without a summary")

@@ -169,6 +169,28 @@ async def test_an_engine_that_blocks_fails_a_call_at_once() -> None:
     host.let_go()
 
 
+async def test_a_call_passes_what_every_call_passes(home: Path) -> None:
+    """Permissions and hooks stand before it, as before any other tool."""
+    engine = Tooled({"name": "toy_grep"}, {"name": "toy_sum"})
+    shelve(home, lambda: engine)
+
+    def script(asked: Asked, number: int) -> Say:
+        if number == 1:
+            return Say(calls=(("toy_grep", "{}"), ("toy_sum", "{}")))
+
+        return Say("done")
+
+    with serving(chat(script)) as served:
+        extra = USE + '[permissions]\ntools = { toy_grep = "deny" }\n'
+        async with living(manifest(home, served.base_url, extra), home) as story:
+            await story.turns("one")
+            results = {result.name: result for result in story.of(ToolResult)}
+            assert results["toy_grep"].is_error
+            assert not results["toy_sum"].is_error
+
+    assert [call.args[0] for call in engine.of("handle_tool_call")] == ["toy_sum"]
+
+
 @pytest.mark.moves_prefix("an engine of its own compacts without a summary")
 async def test_they_are_there_on_every_surface(home: Path) -> None:
     """In a new session, after a compaction, in a fork and after a restart; with live messages."""
