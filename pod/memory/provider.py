@@ -134,7 +134,7 @@ class MemoryProvider(ABC):
     ) -> None:
         """Take note of a prompt, before anything is recalled for it."""
 
-    def sync_turn(  # noqa: B027
+    def sync_turn(  # noqa: B027  optional, like the others
         self,
         user_content: str,
         assistant_content: str,
@@ -152,7 +152,7 @@ class MemoryProvider(ABC):
         """Return what a summary of `messages` must not lose; it is handed on as data."""
         return ""
 
-    def on_session_switch(  # noqa: B027
+    def on_session_switch(  # noqa: B027  optional, like the others
         self,
         new_session_id: str,
         *,
@@ -167,18 +167,18 @@ class MemoryProvider(ABC):
         `rewound`), `branch` or `resume`.
         """
 
-    def on_session_end(self, messages: list[JsonDict]) -> None:  # noqa: B027
+    def on_session_end(self, messages: list[JsonDict]) -> None:  # noqa: B027  optional, like the others
         """Take note of a session's end; a compaction is one too, so be idempotent."""
 
-    def on_memory_write(  # noqa: B027
+    def on_memory_write(  # noqa: B027  optional, like the others
         self, action: str, target: str, content: str, metadata: JsonDict | None = None
     ) -> None:
         """Take note of what another memory kept; there is no other here, so it is not called."""
 
-    def on_delegation(  # noqa: B027
+    def on_delegation(  # noqa: B027  optional, like the others
         self, task: str, result: str, *, child_session_id: str = "", **kwargs: object
     ) -> None:
         """Take note of what another agent did for this one; not called in this version."""
 
-    def shutdown(self) -> None:  # noqa: B027
+    def shutdown(self) -> None:  # noqa: B027  optional, like the others
         """Let go of everything; nothing is called after it."""
