@@ -18,9 +18,11 @@ from .listing import padded, say, say_json
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
+    from pod.context.hermes.runtime import HermesRuntime
     from pod.context.plugin_commands import EngineCommand
     from pod.home import Home
     from pod.pod import Pod
+    from worker.llm.types import LlmClient
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -108,26 +110,36 @@ class _Request:
 
     async def _alone(self, home: Home, options: Mapping[str, object]) -> int:
         from pod.context.errors import EngineUnavailable
+        from pod.context.hermes.runtime import use_runtime
         from pod.context.loader import load_plugin
         from pod.context.ownership import release_engine
         from pod.context.plugin_commands import offered, run_alone
+        from pod.journal import in_thread
 
-        try:
-            plugin = load_plugin(self.name, home.plugins, options=options)
-        except EngineUnavailable as error:
-            say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
-            say("  which there are: pod engines list", err=True)
-            return WRONG_USE
+        runtime = _runtime(self.name, home)
+        with use_runtime(runtime):
+            try:
+                plugin = await in_thread(
+                    lambda: load_plugin(
+                        self.name, home.plugins, options=options, hooks=runtime.plugins.hooks
+                    )
+                )
+            except EngineUnavailable as error:
+                say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
+                say("  which there are: pod engines list", err=True)
+                return WRONG_USE
 
-        commands = plugin.registration.commands
-        try:
-            if not self.words:
-                return self._list(offered(commands))
+            commands = plugin.registration.commands
+            try:
+                if not self.words:
+                    return self._list(offered(commands))
 
-            name, args = self.words[0], " ".join(self.words[1:])
-            self._tell(await run_alone(self.name, commands, name, args, timeout_s=self.timeout_s))
-        finally:
-            release_engine(plugin.engine)
+                name, args = self.words[0], " ".join(self.words[1:])
+                self._tell(
+                    await run_alone(self.name, commands, name, args, timeout_s=self.timeout_s)
+                )
+            finally:
+                release_engine(plugin.engine)
 
         return 0
 
@@ -195,3 +207,21 @@ class _Request:
             say_json({"engine": self.name, "command": self.words[0], "text": text})
         elif text:
             say(text)
+
+
+def _runtime(name: str, home: Home) -> HermesRuntime:
+    """Return what the Hermes imports of an engine in no pod work with: its folder, and no model."""
+    from pod.context.hermes.completion import CallRefused, Completions
+    from pod.context.hermes.config import default_config
+    from pod.context.hermes.runtime import HermesRuntime
+
+    def refuse(_task: str, _model: str) -> LlmClient:
+        raise CallRefused("this engine is in no pod, so there is no model: give --manifest FILE")
+
+    return HermesRuntime(
+        engine=name,
+        config=default_config() | {"context": {"engine": name}},
+        completions=Completions(asyncio.get_running_loop(), refuse),
+        home=lambda: home.ensure(home.engines / name),
+        plugins_dir=home.plugins,
+    )

@@ -228,6 +228,31 @@ def test_a_command_of_a_pod_is_run_on_its_last_session(desk: Desk) -> None:
     assert json.loads(done.stdout) == {"engine": "calm", "command": "depth", "text": "3"}
 
 
+def test_an_engine_in_no_pod_keeps_to_its_folder_and_has_no_model(desk: Desk) -> None:
+    install(
+        desk.home,
+        """
+        def where(raw):
+            from hermes_constants import get_hermes_home
+            return str(get_hermes_home())
+
+        def ask(raw):
+            from agent.auxiliary_client import call_llm
+            return call_llm(task="x", messages=[{"role": "user", "content": "hello"}])
+
+        def register(ctx):
+            ctx.register_context_engine(Calm())
+            ctx.register_command("where", where)
+            ctx.register_command("ask", ask)
+        """,
+    )
+    done = desk.pod("engines", "command", "calm", "where")
+    assert done.stdout == f"{desk.home / 'engines' / 'calm'}\n"
+    done = desk.pod("engines", "command", "calm", "ask")
+    assert done.exit_code == 1
+    assert "this engine is in no pod, so there is no model: give --manifest FILE" in done.stderr
+
+
 def test_a_session_may_be_named(desk: Desk) -> None:
     install(desk.home, COMMANDS)
     path = desk.scripted({"text": "one"}, extra=use())
