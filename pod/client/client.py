@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pod.bus import Subscription
 from pod.errors import PodClosed, PodError
 from pod.home import Home
+from pod.prompts import prompt_message
 from pod.protocol import ApprovalRequest, CompactionDone, Envelope, EventData, event_name
 from pod.protocol.methods import SessionAnswer, TextAnswer
 from pod.serve.places import Places
@@ -26,15 +27,22 @@ from .feed import Feed
 from .fork import Fork
 from .link import Link, LinkState, Patience
 from .runs import RemoteRuns
-from .translate import message_of, raised, read
+from .translate import raised, read
 
 if TYPE_CHECKING:
     from pod.context.plugin_commands import EngineCommand
-    from pod.pod import PodStatus
     from pod.runs import RunResult
+    from pod.status import PodStatus
 
 E = TypeVar("E", bound=EventData)
-_SAFE_TO_REPEAT = frozenset({"idle", "ping", "status", "get_history", "engine_commands"})
+_REPEATED = frozenset(
+    {
+        *("idle", "ping", "status", "get_history", "engine_commands"),
+        # Asked for twice they do what they do once; lost, a call would be denied by time.
+        *("cancel", "pause", "approve"),
+    }
+)
+"""What is asked again where the connection was lost before the answer."""
 _NEEDED = ("run_*", "status", "session_changed", "compaction_*", "approval_*", "turn_*")
 """Events that a client itself goes by, whatever else is asked for."""
 _log = logging.getLogger("pod.client")
@@ -123,7 +131,6 @@ class PodClient:
         self._keeper = asyncio.create_task(self._feed.keep_fresh(self._link), name="pod-mirror")
         try:
             await self._link.start()
-            await self._feed.fresh()
         except BaseException:
             await self.aclose()
             raise
@@ -161,10 +168,8 @@ class PodClient:
             await asyncio.wait(rest)
 
     def _on_link(self, state: LinkState) -> None:
-        """Follow the connection: a new one shows more, and after the last one all has an end."""
-        if state.phase == "connected":
-            self._feed.outdated()
-        elif state.phase == "closed":
+        """Take in that there will be no more connections: then everything has an end."""
+        if state.phase == "closed":
             why = self._link.ended_by or PodClosed("the client is closed")
             # Whoever stops a pod removes its socket; what only vanished is an error.
             is_orderly = self._is_closed or not self._path.exists()
@@ -189,7 +194,7 @@ class PodClient:
             PodBusy: A run is going on already.
             RunUnknown: It cannot be told how it ended: it may still be going on.
         """
-        return await self._runs.run(message_of(prompt, images), output)
+        return await self._runs.run(prompt_message(prompt, images), output)
 
     async def resume(self) -> RunResult:
         """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
@@ -264,7 +269,7 @@ class PodClient:
             try:
                 return await connection.send(method, dict(params or {}))
             except ConnectionLost:
-                if method not in _SAFE_TO_REPEAT:
+                if method not in _REPEATED:
                     raise
             except RemoteError as error:
                 raise raised(error) from error
@@ -387,10 +392,23 @@ class PodClient:
     def _at_once(self, method: str, params: dict[str, Any]) -> Awaitable[None]:
         """Send a request now, after what was asked before, and return its answer to come."""
         connection = self._link.now()
-        said = (
-            connection.send(method, params) if connection is not None else self.call(method, params)
-        )
-        return self._soon(_done(said), method)
+        said = connection.send(method, params) if connection is not None else None
+        return self._soon(self._heard(said, method, params), method)
+
+    async def _heard(
+        self, said: Awaitable[dict[str, Any]] | None, method: str, params: dict[str, Any]
+    ) -> None:
+        """Wait for the answer to what was sent; where it is lost, ask again."""
+        try:
+            if said is not None:
+                await said
+                return
+        except ConnectionLost:
+            pass  # asked again below, on the next connection
+        except RemoteError as error:
+            raise raised(error) from error
+
+        await self.call(method, params)
 
     def _soon(self, work: Awaitable[Any], what: str) -> asyncio.Task[None]:
         """Have something done without anybody having to wait for it; a failure is logged."""
@@ -415,10 +433,3 @@ class PodClient:
     def _attendance_changed(self) -> None:
         if self._link.now() is not None and self._link.is_attending != self._feed.attends():
             _ = self._soon(self._link.attend(), "attend")
-
-
-async def _done(said: Awaitable[dict[str, Any]]) -> None:
-    try:
-        await said
-    except RemoteError as error:
-        raise raised(error) from error

@@ -29,15 +29,17 @@ class Cursor:
     """None until the first subscription."""
     is_filtered: bool = False
     """Whether not all events are asked for, so that numbers leap."""
-    _replayed_to: Position | None = None
-    """Up to this event numbers may leap; the launch is the present one."""
+    _last: Position | None = None
+    """The last event before the newest subscription: up to there, what comes is a replay."""
+    _leaps: bool = False
+    """Whether numbers may leap up to there."""
 
     def subscribed(self, launch: str, seq: int, *, from_log: bool) -> None:
         """Note a subscription's answer: the present launch and its last event."""
         if self.position is None:
             self.position = Position(launch, seq + 1)
 
-        self._replayed_to = Position(launch, seq) if from_log else None
+        self._last, self._leaps = Position(launch, seq), from_log
 
     def take(self, launch: str, seq: int, first_seq: int | None = None) -> Verdict:
         """Say what an event is: the next one, one that came already, or one after a gap.
@@ -69,9 +71,19 @@ class Cursor:
         at = self.position
         return at is not None and not self.is_filtered and launch == at.launch and seq >= at.seq
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether what comes next was published before the newest subscription."""
+        at, last = self.position, self._last
+        return at is not None and last is not None and self._precedes(at.launch, at.seq, last)
+
     def _may_leap(self, launch: str, wanted: int) -> bool:
         if self.is_filtered:
             return True
 
-        end = self._replayed_to
-        return end is not None and (launch != end.launch or wanted <= end.seq)
+        last = self._last
+        return self._leaps and last is not None and self._precedes(launch, wanted, last)
+
+    @staticmethod
+    def _precedes(launch: str, seq: int, last: Position) -> bool:
+        return launch != last.launch or seq <= last.seq

@@ -12,6 +12,7 @@ from pod.bus import EventBus
 from pod.errors import PodError
 from pod.protocol import ApprovalRequest, Envelope
 
+from .connection import Connection
 from .errors import ConnectionLost, RunUnknown
 from .link import Link
 from .mirror import Mirror
@@ -76,10 +77,6 @@ class Feed:
 
     # ------------------------------------------------------------------ the mirror
 
-    def outdated(self) -> None:
-        """Have the mirror brought up to date soon."""
-        self._stale.set()
-
     async def fresh(self) -> None:
         """Return once the mirror knows all that the pod had when this was called.
 
@@ -89,6 +86,10 @@ class Feed:
         self._waiting.append(future)
         self._stale.set()
         await future
+
+    async def meet(self, connection: Connection) -> None:
+        """Bring the mirror up to date on a new connection."""
+        await self.mirror.refresh(connection.send)
 
     async def keep_fresh(self, link: Link) -> None:
         """Bring the mirror up to date whenever it is not, until there is no more connection."""

@@ -26,8 +26,8 @@ SILENCE_S = 60.0
 STEADY_S = 1.0
 """How long a connection must last, if it brings nothing, for the next loss to be a new one."""
 READ_AHEAD = 1_024
-"""How many events may wait to be read by the slowest subscription before reading is put off."""
-STALL_S = 5.0
+"""How many events of a replay may wait to be read before reading more of it is put off."""
+STALL_S = 2.0
 """For how long reading is put off at most."""
 _LOOK_AGAIN_S = 0.005
 
@@ -78,6 +78,9 @@ class Owner(Protocol):
 
     def heard_of(self, launch: str) -> None:
         """Take in that everything up to now was delivered, in that launch."""
+
+    async def meet(self, connection: Connection) -> None:
+        """Look at the pod behind a new connection, before its events come."""
 
     def backlog(self) -> int:
         """Return how many events wait to be read."""
@@ -214,6 +217,8 @@ class Link:
         self._show(evolve(self.state, phase="connecting", attempt=self._attempt, wait_s=0.0))
         self._opening = connection = await Connection.open(self.path, self)
         try:
+            # Before events come: they may be many, and nobody reads them before that is done.
+            await self.owner.meet(connection)
             answer = await self._subscribe(connection)
             self._connection = connection
             self._ready.set()
@@ -344,7 +349,8 @@ class Link:
             case _:
                 self._on_unknown(line.value)
 
-        if self.owner.backlog() > READ_AHEAD and self._brake is None:
+        is_fast = self.cursor.is_replaying and self.owner.backlog() > READ_AHEAD
+        if is_fast and self._brake is None:
             self._brake = asyncio.create_task(self._slow_down(), name="pod-client-brake")
 
     def _on_event(self, envelope: Envelope) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, evolve, field, fields
 
@@ -24,14 +25,12 @@ from pod.protocol import (
     Usage,
 )
 from pod.protocol.methods import HISTORY_LIMIT, CommandsAnswer, HistoryAnswer, StatusAnswer
+from pod.status import PodStatus
 from worker.hooks import ToolCallView
 from worker.items import Item, SystemNote
 from worker.items_json import load_item
 
 from .translate import read
-
-if TYPE_CHECKING:
-    from pod.pod import PodStatus  # noqa: TC004  costs half a second; attrs does not look at it
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -46,6 +45,8 @@ CHANGES: tuple[type[EventData], ...] = (
     RunEnd,
 )
 """After one of these the pod has more than what is mirrored."""
+_KEPT = (Status, SessionChanged, CompactionDone, ApprovalRequest, ApprovalResolved)
+"""What `Mirror.take` changes something by."""
 
 
 @define(eq=False)
@@ -63,6 +64,9 @@ class Mirror:
     """The session that `_items` are of."""
     _items: tuple[Item, ...] = field(default=(), init=False)
     _waiting: dict[str, ToolCallView] = field(factory=dict, init=False)
+    _meanwhile: list[Envelope] | None = field(default=None, init=False)
+    """What was taken in while a newer status is asked for."""
+    _refreshing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
     commands: dict[str, str] = field(factory=dict, init=False)
     """What the engine's own slash commands do, by name."""
     manifest: str = field(default="", init=False)
@@ -95,6 +99,9 @@ class Mirror:
         """Take in an event; tell whether what is mirrored is out of date now."""
         data = envelope.data
         launch, seq = self._as_of
+        if self._meanwhile is not None and isinstance(data, _KEPT):
+            self._meanwhile.append(envelope)
+
         if self._status is None or (envelope.launch == launch and envelope.seq <= seq):
             return False  # the status that was asked for is newer
 
@@ -119,6 +126,17 @@ class Mirror:
 
     async def refresh(self, ask: Ask) -> None:
         """Bring everything up to date. Raises what `ask` raises; then nothing has changed."""
+        async with self._refreshing:
+            self._meanwhile = []
+            try:
+                await self._refresh(ask)
+            finally:
+                meanwhile, self._meanwhile = self._meanwhile, None
+
+            for envelope in meanwhile:  # those that came after the answer was given
+                self.take(envelope)
+
+    async def _refresh(self, ask: Ask) -> None:
         answer = read(StatusAnswer, await ask("status", {}))
         session_id, items = self._items_of, self._items
         if session_id != answer.session_id or len(items) != answer.history_len:
@@ -133,16 +151,14 @@ class Mirror:
             self._put(answer)
 
     def _put(self, answer: StatusAnswer) -> None:
-        from pod.pod import PodStatus
-
         names = [attribute.name for attribute in fields(PodStatus)]
         known = {name: getattr(answer, name) for name in names if hasattr(answer, name)}
         self._status = PodStatus(**known)
         self._as_of = (answer.launch, answer.seq)
-        waiting = (answer.model_extra or {}).get("approvals")
-        if isinstance(waiting, list):
-            calls = [_call(value) for value in waiting if isinstance(value, dict)]
-            self._waiting = {call.call_uid: call for call in calls}
+        self._waiting = {
+            call.call_uid: ToolCallView(call.call_id, call.call_uid, call.name, call.arguments)
+            for call in answer.approvals
+        }
 
     async def _newer_items(self, ask: Ask) -> tuple[str, tuple[Item, ...]]:
         """Return the session and its items; those that are here already are not asked for."""
@@ -172,8 +188,3 @@ def _item(value: dict[str, Any]) -> Item:
         kind = str(value.get("type"))
         text = f"(an item of the kind {kind!r}, which this version does not know)"
         return SystemNote(uid=str(value.get("uid")), text=text, kind="unknown")
-
-
-def _call(value: dict[str, Any]) -> ToolCallView:
-    names = ("call_id", "call_uid", "name", "arguments")
-    return ToolCallView(*(str(value.get(name, "")) for name in names))

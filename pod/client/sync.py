@@ -47,12 +47,22 @@ class Events(Iterator[EventData]):
         async def following() -> Envelope | None:
             return await anext(self._envelopes, None)
 
-        while (envelope := self._loop.wait_for(following)) is not None:
+        while (envelope := self._waited_for(following)) is not None:
             yield envelope
+
+    def _waited_for(
+        self, following: Callable[[], Coroutine[Any, Any, Envelope | None]]
+    ) -> Envelope | None:
+        if self._loop.is_running:
+            return self._loop.wait_for(following)
+
+        # The client was closed: what is left is there already, and then the end.
+        return asyncio.run(following())
 
     def close(self) -> None:
         """Let the iteration end once what is queued was read; idempotent."""
-        self._loop.call(self._subscription.end)
+        if self._loop.is_running:
+            self._loop.call(self._subscription.end)
 
     def __enter__(self) -> Self:
         return self

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from pod.errors import PodBusy, PodClosed, PodError, UnknownApproval
 from pod.protocol import RunEnd
 from pod.protocol.methods import Answer
-from worker.items import Image, Text, UserMessage, new_uid
-from worker.text import is_blank
+from worker.items import Image, UserMessage
 
 from .errors import RemoteError
 
@@ -41,21 +40,6 @@ def read(model: type[A], answer: dict[str, Any]) -> A:
         where = ".".join(map(str, problem["loc"]))
         message = f"the pod's answer cannot be read: {where}: {problem['msg']}"
         raise RemoteError("unreadable", message) from error
-
-
-def message_of(prompt: str | UserMessage, images: tuple[Image, ...]) -> UserMessage:
-    """Return a prompt as the message that it becomes. Raises `ValueError` for an empty one."""
-    if isinstance(prompt, UserMessage):
-        message = prompt
-    else:
-        parts: tuple[Text | Image, ...] = (Text(prompt), *images) if prompt else images
-        message = UserMessage(uid=new_uid(), parts=parts)
-
-    if is_blank(message.text) and not any(isinstance(part, Image) for part in message.parts):
-        text = "the prompt is empty"
-        raise ValueError(text)
-
-    return message
 
 
 def run_params(message: UserMessage) -> dict[str, Any]:

@@ -111,7 +111,6 @@ async def test_rubbish_among_the_lines_costs_a_connection_and_no_event(
         talk.answer_plainly(asked)
         first = asked["params"].get("from_seq", 1)
         if talk.number == 1:
-            await talk.until("engine_commands")
             talk.pod.seq = 3
             talk.send(event(1), rubbish, event(2))
         else:
