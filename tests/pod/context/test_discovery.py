@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pod.context.discovery import EngineInfo, find_engine, list_engines
+from pod.context.plugin_manifest import PluginManifest
 
 
 def add(folder: Path, name: str, manifest: str | bytes | None = "version: 1.0.0\n") -> Path:
@@ -115,6 +116,50 @@ def test_values_come_to_one_line_each(plugins: Path, bundled: Path) -> None:
     add(plugins, "x", "version: 1.5\ndescription: |\n  two\n  lines\nname:\n")
     info = listed(plugins, bundled)["x", "plugin"]
     assert (info.version, info.description, info.declared_name) == ("1.5", "two lines", "")
+
+
+def test_what_a_plugin_says_of_itself_is_read_whole(plugins: Path, bundled: Path) -> None:
+    folder = add(
+        plugins,
+        "x",
+        "name: y\nversion: 2\nauthor: me\nkind: exclusive\nprovides_tools: [a, {name: b}, [c]]\n"
+        "hooks: [post_llm_call]\nrequires_env: [K, {name: L, description: d}]\n",
+    )
+    assert listed(plugins, bundled)["x", "plugin"].manifest == PluginManifest(
+        name="y",
+        version="2",
+        author="me",
+        kind="exclusive",
+        requires_env=("K", "L"),
+        provides_tools=("a", "b"),
+        provides_hooks=("post_llm_call",),
+        path=folder,
+        source="plugin",
+        key="x",
+    )
+
+
+def test_a_few_bytes_that_stand_for_gigabytes_come_to_nothing(plugins: Path, bundled: Path) -> None:
+    steps = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    add(plugins, "bomb", f"a0: &a0 [xxxxxxxxxx]\n{steps}description: *a11\nname: *a11\n")
+    info = listed(plugins, bundled)["bomb", "plugin"]
+    assert (info.description, info.declared_name, info.problem) == ("", "", "")
+
+
+def test_a_plugin_of_memory_alone_is_told_to_be_no_engine(plugins: Path, bundled: Path) -> None:
+    (add(plugins, "memo") / "__init__.py").write_text(
+        "def register(ctx):\n    ctx.register_memory_provider(1)\n"
+    )
+    (add(plugins, "both") / "__init__.py").write_text("register_memory_provider; ContextEngine\n")
+    infos = listed(plugins, bundled)
+    assert infos["memo", "plugin"].problem == "brings a memory provider and no engine"
+    assert infos["both", "plugin"].problem == ""
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "x/", "a/b", "/x", "x\0"])
+def test_a_name_is_never_a_path(name: str, plugins: Path, bundled: Path) -> None:
+    add(plugins, "x")
+    assert find_engine(name, plugins, bundled_dir=bundled) is None
 
 
 def test_a_distribution_s_entry_point_is_found_and_not_imported(
