@@ -163,7 +163,9 @@ class Compactions:
         attempt.fence = self.limits.fence()  # The wait for its turn was not the engine's.
         builtin = self.builtin
         if builtin is not None:
-            return await self._waited(attempt, lambda: _native(builtin, request))
+            plan = await self._waited(attempt, lambda: _native(builtin, request))
+            attempt.fence.touch()
+            return plan
 
         compressed = await self._waited(
             attempt, lambda: self.calls.within(lambda: _compress(self.engine, request))
