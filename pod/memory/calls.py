@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 
@@ -57,9 +58,13 @@ class ProviderCalls:
 
         def begin() -> LoadedProvider:
             with self.around():
-                return _begun(settings, session_id, {**kwargs, "notice": tell})
+                loaded = _begun(settings, session_id, {**kwargs, "notice": tell})
+                if is_given_up.is_set():
+                    loaded.shut_down()
 
-        tell, limit_s = self._teller(), self.limits.long_s
+            return loaded
+
+        is_given_up, tell, limit_s = threading.Event(), self._teller(), self.limits.long_s
         try:
             self._loaded = await self._reading.call(begin, timeout_s=limit_s)
         except MemoryUnavailable as error:
@@ -72,6 +77,9 @@ class ProviderCalls:
         else:
             for line in self._loaded.notices:
                 self.warn(line, line)
+        finally:
+            if self._loaded is None:
+                is_given_up.set()  # One that gets ready too late ends as soon as it does.
 
     def _teller(self) -> Callable[[str], None]:
         """Return what a provider can tell people something by, from any thread."""
@@ -129,7 +137,10 @@ class ProviderCalls:
         return True
 
     async def post_and_wait(self, method: str, call: Callable[[], object]) -> None:
-        """Post `call` and wait for it, but not for long: it comes in its turn anyway."""
+        """Post `call` and wait for it, but not for long: it comes in its turn anyway.
+
+        What comes before it may well take its time, such as asking a model what to keep.
+        """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def whole() -> None:
@@ -139,16 +150,12 @@ class ProviderCalls:
                 with suppress(RuntimeError):  # On a closed loop nobody waits any more.
                     loop.call_soon_threadsafe(done.set)
 
-        limit_s = self.limits.call_s
+        limit_s = self.limits.short_s
         is_busy = self._noting.busy_s > limit_s
-        if not self.post(method, whole) or is_busy:
-            return
-
-        try:
-            async with asyncio.timeout(limit_s):
-                await done.wait()
-        except TimeoutError:
-            self.warn(method, f"{method} was not done after {limit_s:g} s")
+        if self.post(method, whole) and not is_busy:
+            with suppress(TimeoutError):  # It is on its way, which is all that is promised.
+                async with asyncio.timeout(limit_s):
+                    await done.wait()
 
     async def finish(self) -> bool:
         """Refuse new calls that take note; returns whether all that wait were made in time."""

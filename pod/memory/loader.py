@@ -38,6 +38,15 @@ class LoadedProvider:
     provider: MemoryProvider
     notices: tuple[str, ...] = ()
 
+    def shut_down(self) -> None:
+        """Let the provider let go of everything, and leave it to other pods."""
+        try:
+            function = getattr(self.provider, "shutdown", None)
+            if callable(function):
+                function()
+        finally:
+            self.release()
+
     def release(self) -> None:
         """Leave the object to other pods."""
         release_engine(cast("ContextEngine", self.provider))

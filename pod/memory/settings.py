@@ -42,7 +42,12 @@ class Limits:
     """How long the pod waits for a provider, in seconds, before it goes on without it."""
 
     call_s: float = 8.0
-    """For what it is asked, to follow to another session, and for all that is left at the end."""
+    """For what it is asked, and for all that is left at the end."""
+
+    @property
+    def short_s(self) -> float:
+        """For it to follow to another session, which it does anyway when its turn comes."""
+        return min(2.0, self.call_s)
 
     @property
     def long_s(self) -> float:

@@ -158,6 +158,13 @@ def noted(home: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def wait_for(home: Path, line: str) -> None:
+    """Return once a toy has noted the line, or after a while."""
+    deadline = time.monotonic() + 5
+    while line not in noted(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def diary(home: Path) -> list[dict[str, Any]]:
     """What the diary says, line by line."""
     path = home / "memory" / "diary" / "diary.jsonl"

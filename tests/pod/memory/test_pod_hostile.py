@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from pod.protocol import Alert, CompactionDone, ToolResult
 from tests.fake_provider import Asked, Say, serving
-from tests.pod.memory.plugins import LEGACY, install, noted, toy
+from tests.pod.memory.plugins import LEGACY, install, noted, toy, wait_for
 from tests.pod.pods import COMPACT, Story, chat, kinds, living, manifest, prose, user_texts
 
 pytestmark = pytest.mark.anyio
@@ -235,7 +236,27 @@ async def test_a_switch_that_blocks_holds_up_no_compaction(home: Path) -> None:
 
         assert time.monotonic() - began < 8
 
-    assert "on_session_switch was not done after 0.3 s" in alerts(story)[0]
+    (told,) = alerts(story)
+    assert "was still busy 0.3 s after the end and is left behind" in told
+
+
+async def test_one_that_gets_ready_too_late_is_shut_down(home: Path) -> None:
+    body = (
+        "def initialize(self, session_id, **kwargs):\n"
+        "    self.home = kwargs['hermes_home']\n"
+        "    time.sleep(1.5)\n"
+        "    self.note('ready')\n"
+        "def shutdown(self): self.note('shut down')"
+    )
+    use = install(home, "toy", toy(body))
+    with serving(chat(answering)) as served:
+        async with living(manifest(home, served.base_url, use + QUICK), home) as story:
+            assert (await story.pod.run("one two")).outcome == "finished"
+            await to_thread.run_sync(lambda: wait_for(home, "shut down"))
+
+    assert noted(home) == ["ready", "shut down"]
+    (told,) = alerts(story)
+    assert "it was not ready after 0.9 s" in told
 
 
 async def test_a_tool_that_fails_or_says_nonsense_is_a_result(home: Path) -> None:
