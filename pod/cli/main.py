@@ -53,7 +53,9 @@ COMMANDS: dict[str, Known] = {
         "Context engines: which there are, and where they come from.",
     ),
     "models": Known("pod.cli.models:models", "Local models, which need no key."),
-    "protocol": Known("pod.cli.protocol:protocol", "The events that pods publish."),
+    "protocol": Known(
+        "pod.cli.protocol:protocol", "What served pods and their clients send each other."
+    ),
     "doctor": Known("pod.cli.doctor:doctor", "Look for what would keep a pod from running."),
 }
 

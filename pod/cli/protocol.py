@@ -1,4 +1,4 @@
-"""`pod protocol`: the events that pods publish, for programs."""
+"""`pod protocol`: what goes over the wire, for programs that speak it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import click
 
 @click.group()
 def protocol() -> None:
-    """The events that pods publish."""
+    """What served pods and their clients send each other."""
 
 
 @protocol.command()
 def schema() -> None:
-    """Print the JSON Schema of every event's data, by its name on the wire."""
-    from pydantic import TypeAdapter
+    """Print the JSON Schema of every event, method, answer and line."""
+    from pod.protocol.schema import protocol_schema
 
-    from pod.protocol import EVENTS
+    click.echo(json.dumps(protocol_schema(), indent=2, ensure_ascii=False))
 
-    adapters = {name: TypeAdapter(model) for name, model in EVENTS.items()}
-    found = {name: adapter.json_schema() for name, adapter in adapters.items()}
-    click.echo(json.dumps({"events": found}, indent=2, ensure_ascii=False))
+
+@protocol.command()
+def typescript() -> None:
+    """Print TypeScript declarations of the same."""
+    from pod.protocol.typescript import typescript as declarations
+
+    click.echo(declarations(), nl=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from attrs import frozen
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer
 
 from pod.protocol.events import CompactionDone, State
 
@@ -85,6 +85,10 @@ class CompactAnswer(Answer):
 
     done: CompactionDone | None = None
     """As the event `compaction_done`; null where there was nothing to cut."""
+
+    @field_serializer("done")
+    def _as_event(self, done: CompactionDone | None) -> dict[str, object] | None:
+        return done.model_dump(exclude_none=True) if done is not None else None
 
 
 class ForkParams(Params):

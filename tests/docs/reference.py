@@ -1,6 +1,6 @@
-"""The generated parts of the reference pages: every manifest key and every event, from the code.
+"""The generated parts of the reference pages: every manifest key, event and method, from the code.
 
-    python tests/docs/reference.py     # rewrites them in docs/manifest.md and docs/events.md
+    python tests/docs/reference.py     # rewrites them where they are
 
 A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
 """
@@ -167,11 +167,69 @@ def _wire_name(cls: str) -> str:
     return next((name for name, model in EVENTS.items() if model.__name__ == cls), cls)
 
 
+# --- the methods ----------------------------------------------------------------------------
+
+
+def method_fields() -> str:
+    """Return every method, with what it takes and what it answers."""
+    from pod.protocol.methods import METHODS
+    from pod.protocol.schema import model_schema
+
+    lines: list[str] = []
+    for name, method in METHODS.items():
+        answer = model_schema(method.answer, "as it is")
+        lines += [f"\n### `{name}`\n", f"{method.summary}"]
+        lines += _method_part("Takes", method.params.model_json_schema())
+        lines += _method_part("Answers", answer)
+
+    return "\n".join(lines) + "\n"
+
+
+def _method_part(said: str, schema: Schema) -> Iterator[str]:
+    definitions = schema.get("$defs", {})
+    fields = schema.get("properties", {})
+    if fields:
+        yield f"\n{said}:\n"
+
+    for key, field in fields.items():
+        optional = "" if key in schema.get("required", ()) else ", may be missing"
+        about = _one_line(field.get("description") or "")
+        kind = _method_kind(field, definitions)
+        yield f"* `{key}` ({kind}{optional})" + (f": {about}" if about else "")
+
+
+def _method_kind(field: Schema, definitions: Mapping[str, Schema]) -> str:
+    ref = _refers_to(field)
+    if isinstance(field.get("const"), bool):
+        return f"`{str(field['const']).lower()}`"
+
+    if ref and field.get("type") == "array":
+        return f"list of {_members(definitions[ref])}"
+
+    if ref:
+        return (
+            f"as `{_wire_name(ref)}`, or null" if "anyOf" in field else _members(definitions[ref])
+        )
+
+    if "anyOf" in field and {"type": "null"} in field["anyOf"]:
+        return f"{_kind(field, definitions)}, or null"
+
+    return _kind(field, definitions)
+
+
+def _members(schema: Schema) -> str:
+    return ", ".join(f"`{key}`" for key in schema["properties"])
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PARTS: dict[str, Callable[[], str]] = {"keys": manifest_keys, "events": event_fields}
+PARTS: dict[str, Callable[[], str]] = {
+    "keys": manifest_keys,
+    "events": event_fields,
+    "methods": method_fields,
+}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.parametrize("page", ["manifest", "events"])
+@pytest.mark.parametrize("page", ["manifest", "events", "protocol"])
 def test_generated_parts_are_what_the_code_says(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     assert generated_parts(text)
@@ -39,7 +39,7 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, set[str]
     options = {
         next(o for o in names if o.startswith("--"))
         for parameter in command.get_params(context)
-        if isinstance(parameter, click.Option)
+        if isinstance(parameter, click.Option) and not parameter.hidden
         for names in (parameter.opts, parameter.secondary_opts)
         if names
     } - {"--help"}
