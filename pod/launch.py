@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack, suppress
 from functools import partial
+from operator import is_
 from typing import cast
 
 from attrs import define, field
@@ -32,6 +33,7 @@ from pod.runs import RunDriver
 from pod.setting import Left, Setting
 from pod.worker_setup import make_worker
 from session_store import FileSessionStore, Session, SessionStoreError
+from worker.items import Item
 from worker.ports import Intake, Ports, RequestStage
 
 
@@ -46,6 +48,8 @@ class Launched:
     named: NamedEngine
     place: HermesPlace | None = None
     """Where the engine's Hermes imports work, if it is a plugin."""
+    found: tuple[Item, ...] = ()
+    """The history as the launch found it."""
 
     async def leave(self, *, carries_over: bool) -> Left:
         """End the session, for another one of the same pod, and return what goes along.
@@ -79,7 +83,11 @@ class Launched:
         if core.plugin_host is not None:
             await core.plugin_host.session_left()
 
-        await core.host.end(core.session.session_id, tuple(core.worker.history))
+        history = tuple(core.worker.history)
+        # What an engine was told of at the end of an earlier launch is no news to it: some keep
+        # whatever they are told of, as often as they are.
+        news = () if _is_same(history, self.found) else history
+        await core.host.end(core.session.session_id, news)
         await in_thread(core.session.close)
 
     async def _end_engine(self) -> None:
@@ -212,7 +220,13 @@ async def _assemble(setting: Setting, *, undo: ExitStack) -> Launched:
     if engine.place is not None:
         engine.place.serve(lambda: core.session.session_id, on_progress=engine.host.touch)
 
-    return Launched(core, driver, compactor, prepared, engine.named, engine.place)
+    return Launched(
+        core, driver, compactor, prepared, engine.named, engine.place, tuple(state.history)
+    )
+
+
+def _is_same(history: tuple[Item, ...], found: tuple[Item, ...]) -> bool:
+    return len(history) == len(found) and all(map(is_, history, found))
 
 
 def _ports(setting: Setting, journal: SessionJournal, stages: _Stages) -> Ports:

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pod.cli.engines import engines
 from session_store import FileSessionStore
 from tests.pod.desk import Desk
-from tests.pod.plugin_folders import install, use
+from tests.pod.plugin_folders import install, notes, use
 from tests.pod.pods import log_of
 
 
@@ -251,6 +251,32 @@ def test_an_engine_in_no_pod_keeps_to_its_folder_and_has_no_model(desk: Desk) ->
     done = desk.pod("engines", "command", "calm", "ask")
     assert done.exit_code == 1
     assert "this engine is in no pod, so there is no model: give --manifest FILE" in done.stderr
+
+
+def test_a_command_tells_an_engine_of_no_message_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some engines keep what they are told of at a session's end, as often as they are told."""
+    monkeypatch.setenv("NOTES", str(desk.home / "notes.jsonl"))
+    install(
+        desk.home,
+        """
+        class Ending(Calm):
+            def on_session_end(self, session_id, messages):
+                note("end", n=len(messages))
+
+        def register(ctx):
+            ctx.register_context_engine(Ending())
+            ctx.register_command("calm", lambda raw: "calm")
+        """,
+    )
+    path = desk.scripted({"text": "one"}, {"text": "two"}, extra=use())
+    assert desk.pod("run", path, "hello").exit_code == 0
+    for _ in range(2):
+        assert desk.pod("engines", "command", "calm", "calm", "--manifest", path).exit_code == 0
+
+    assert desk.pod("run", path, "again", "--continue").exit_code == 0
+    assert [entry["n"] for entry in notes(desk.home / "notes.jsonl")] == [2, 0, 0, 4]
 
 
 def test_a_session_may_be_named(desk: Desk) -> None:
