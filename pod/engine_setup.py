@@ -108,6 +108,7 @@ def plugin_host(
         tell=partial(host.notice, plugin.info.name),
         around=host.around,
         timeout_s=min(HOOK_TIMEOUT_S, host.timeout_s),
+        said=plugin.registration.said,
     )
     return PluginHost(plugin, caller, scene)
 

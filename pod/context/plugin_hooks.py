@@ -58,8 +58,9 @@ class HookCaller:
     around: Callable[[], AbstractContextManager[object]] = nullcontext
     timeout_s: float = HOOK_TIMEOUT_S
     clock: Callable[[], float] = time.monotonic
+    said: set[str] = field(factory=set)
+    """What was told already; nothing is told twice."""
     _records: dict[tuple[str, int], _Record] = field(factory=dict)
-    _told: set[str] = field(factory=set)
 
     def has(self, name: str) -> bool:
         """Tell whether there is a hook for this moment."""
@@ -112,11 +113,14 @@ class HookCaller:
 
     def _failed(self, label: str, why: str) -> Answer:
         message = f"{label} {why}"
-        if message not in self._told:
-            self._told.add(message)
-            self.tell(message)
-
+        self.tell_once(message)
         return Answer(failure=message)
+
+    def tell_once(self, message: str) -> None:
+        """Tell people something, unless they were told of it."""
+        if message not in self.said:
+            self.said.add(message)
+            self.tell(message)
 
 
 class _Work:

@@ -142,7 +142,7 @@ class PluginHost:
 
             why = "another tool has its name" if name in taken else why_unavailable(registered, env)
             if why:
-                self.caller.tell(f"the tool {name} is left out: {why}")
+                self.caller.tell_once(f"the tool {name} is left out: {why}")
             else:
                 offered.append(as_tool(registered, surroundings))
 

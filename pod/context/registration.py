@@ -75,6 +75,8 @@ class Registration:
     tools: dict[str, RegisteredTool] = field(factory=dict)
     memory_providers: list[object] = field(factory=list)
     told: list[str] = field(factory=list)
+    said: set[str] = field(factory=set)
+    """What people were told of it while it is at work, in whichever session of a pod."""
     _without_use: list[str] = field(factory=list)
 
     @property

@@ -387,6 +387,8 @@ async def test_a_hook_that_raises_is_told_once_and_the_run_goes_on(home: Path) -
     with serving(chat(plain)) as served:
         async with living(manifest(home, served.base_url, use()), home) as story:
             await story.turns("one", "two")
+            await story.pod.new()
+            await story.turns("three")
             assert {end.outcome for end in story.of(RunEnd)} == {"finished"}
             assert notices(story) == ["hook pre_llm_call (hook) raised ValueError: no memory"]
 
