@@ -63,7 +63,8 @@ class Bench:
     """The place of one check. `close` lets go of the engines that were made."""
 
     make: Callable[[], ContextEngine]
-    home: Path
+    folder: Path
+    """Where the engines' own folders are."""
     limit_s: float = 20.0
     """How long any one call may take."""
     examples: int = 20
@@ -74,6 +75,7 @@ class Bench:
     slow: set[str] = field(factory=set)
     """The calls that have not returned before, by name."""
     _engines: list[ContextEngine] = field(factory=list)
+    _homes: int = 0
     _pool: CompactionPool = field(factory=lambda: CompactionPool(MOST_CALLS_AT_ONCE))
 
     def close(self) -> None:
@@ -85,8 +87,20 @@ class Bench:
 
     # ------------------------------------------------------------------ engines
 
-    def new(self) -> ContextEngine:
-        """Return a new engine, which was told nothing yet. Raises `Broken`."""
+    @property
+    def home(self) -> Path:
+        """The own folder of the engine that was made last."""
+        return self.folder / f"home-{self._homes}"
+
+    def new(self, *, shares_home: bool = False) -> ContextEngine:
+        """Return a new engine, which was told nothing yet. Raises `Broken`.
+
+        It has a folder of its own, unless it `shares_home` with the one before.
+        """
+        if not shares_home:
+            self._homes += 1
+            self.home.mkdir()
+
         engine = self.call("making the engine", self.make)
         if engine is None:
             raise Broken("the factory gave no engine")
@@ -94,9 +108,15 @@ class Bench:
         self._engines.append(engine)
         return engine
 
-    def started(self, session_id: str = "session-1", *, window: int = WINDOW) -> ContextEngine:
+    def started(
+        self,
+        session_id: str = "session-1",
+        *,
+        window: int = WINDOW,
+        shares_home: bool = False,
+    ) -> ContextEngine:
         """Return a new engine that knows its model and session. Raises `Broken`."""
-        engine = self.new()
+        engine = self.new(shares_home=shares_home)
         self.tell_model(engine, window)
         self.start(engine, session_id)
         return engine

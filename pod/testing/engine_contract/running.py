@@ -86,21 +86,21 @@ def _run(
     check: Check,
     engine: Callable[[], ContextEngine],
     terms: Terms,
-    home: Path,
+    folder: Path,
     *,
     slow: set[str],
 ) -> Result:
     model = ScriptedModel()
-    with speaking(model, home):
-        bench = Bench(
-            engine,
-            home,
-            limit_s=terms.limit_s,
-            examples=terms.examples,
-            reductions=terms.reductions,
-            model=model,
-            slow=slow,
-        )
+    bench = Bench(
+        engine,
+        folder,
+        limit_s=terms.limit_s,
+        examples=terms.examples,
+        reductions=terms.reductions,
+        model=model,
+        slow=slow,
+    )
+    with speaking(model, lambda: bench.home):
         try:
             check.run(bench)
         except Broken as broken:
@@ -122,7 +122,7 @@ def name_of(engine: Callable[[], ContextEngine]) -> str:
     """
     with (
         tempfile.TemporaryDirectory(prefix="pod-check-", ignore_cleanup_errors=True) as folder,
-        speaking(ScriptedModel(), Path(folder)),
+        speaking(ScriptedModel(), lambda: Path(folder)),
     ):
         made = engine()
         release_engine(made)

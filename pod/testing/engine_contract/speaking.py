@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -36,8 +36,8 @@ def current_model() -> ScriptedModel:
 
 
 @contextmanager
-def speaking(model: ScriptedModel, home: Path, plugins_dir: Path | None = None) -> Iterator[None]:
-    """Let engines that are called inside ask `model`, and have `home` as their own folder."""
+def speaking(model: ScriptedModel, home: Callable[[], Path]) -> Iterator[None]:
+    """Let engines that are called inside ask `model`, and have `home()` as their own folder."""
     install()
     token = _current.set(model)
     try:
@@ -46,8 +46,8 @@ def speaking(model: ScriptedModel, home: Path, plugins_dir: Path | None = None) 
                 engine="",
                 config=default_config(),
                 completions=Completions(loop, lambda _task, _name: _Client(model)),
-                home=lambda: home,
-                plugins_dir=plugins_dir or home / "plugins",
+                home=home,
+                plugins_dir=home() / "plugins",
                 session_id=lambda: "session-1",
             )
             activate(runtime)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pod.context.bridge import from_messages, from_selection, to_request_messages
 from pod.context.engine import ContextEngine, Message
 from pod.context.errors import BridgeError
+from pod.context.signature import overrides
 
 from ..bench import WINDOW, Bench, usage_of
 from ..conversations import FIXED
@@ -20,12 +21,6 @@ when = Area("when")
 
 SYSTEM = "You are a careful assistant."
 _SIZES = (1, 100, 2_000, 20_000, 24_001, 30_000, 100_000, 1_000_000, 10_000_000)
-
-
-def overrides(engine: ContextEngine, hook: str) -> bool:
-    """Tell whether the engine brings the hook itself: the host's own test."""
-    bound = getattr(engine, hook, None)
-    return callable(bound) and getattr(bound, "__func__", None) is not getattr(ContextEngine, hook)
 
 
 # ------------------------------------------------------------------ select_context

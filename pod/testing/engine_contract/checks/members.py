@@ -102,7 +102,7 @@ def _attributes(bench: Bench) -> None:
 @members.check("§1.1")
 def _host_may_assign(bench: Bench) -> None:
     """The host may set an engine's numbers; they keep what was set, and only in that engine."""
-    engine, other = bench.started("session-1"), bench.started("session-2")
+    engine, other = bench.started("session-1"), bench.started("session-2", shares_home=True)
     before = dict(numbers_of(other))
     written = {"last_prompt_tokens": -1, "last_completion_tokens": 0, "threshold_tokens": 123}
     for name, value in written.items():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pod.context.engine import ContextEngine
-from pod.context.signature import update_context_engine_model
+from pod.context.signature import overrides, update_context_engine_model
 
 from ..bench import Bench
 from ..examine import shown
 from ..results import Area, Broken, NotApplicable
-from .hooks import overrides
 
 models = Area("models")
 usage = Area("usage")

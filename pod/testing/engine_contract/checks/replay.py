@@ -105,7 +105,7 @@ def _after_a_restart(bench: Bench) -> None:
     """A new engine with the same home goes on with the session: it compresses, its tools answer."""
     engine = bench.started(window=SMALL_WINDOW)
     history = _live(bench, engine)[-1]
-    again = bench.new()
+    again = bench.new(shares_home=True)
     bench.tell_model(again, SMALL_WINDOW, MODEL)
     bench.start(again, "session-1")
     _ask_all(bench, again, history)

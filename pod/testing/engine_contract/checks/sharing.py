@@ -73,7 +73,7 @@ def _clones_share_nothing(bench: Bench) -> None:
 @clones.check("§5.4; §1.1")
 def _sessions_share_no_numbers(bench: Bench) -> None:
     """Two sessions at once share no number: tokens, window, trigger, compressions."""
-    one, other = bench.started("session-1"), bench.started("session-2")
+    one, other = bench.started("session-1"), bench.started("session-2", shares_home=True)
     if one is other:
         raise Broken("the factory gave the same engine twice")
 
@@ -97,7 +97,7 @@ def _sessions_share_no_numbers(bench: Bench) -> None:
 def _sessions_share_no_text(bench: Bench) -> None:
     """Nothing of one session is in what another session's compress() returns."""
     one = bench.started("session-1", window=SMALL_WINDOW)
-    other = bench.started("session-2", window=SMALL_WINDOW)
+    other = bench.started("session-2", window=SMALL_WINDOW, shares_home=True)
     first, second = marked(MARKERS[0]).rows(), marked(MARKERS[1]).rows()
     for _ in range(2):
         _pure(bench.compress(one, first, current_tokens=tokens(first), force=True), MARKERS[0])
