@@ -118,4 +118,5 @@ def config_of(prepared: Prepared) -> dict[str, object]:
         "compaction": compaction.model_dump(mode="json", exclude_none=True, exclude={"provider"})
         if compaction
         else None,
+        **({"memory": prepared.memory.name} if prepared.memory.name else {}),
     }

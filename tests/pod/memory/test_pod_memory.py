@@ -99,8 +99,9 @@ async def test_the_prompt_is_the_same_for_the_whole_launch_and_is_in_the_log(hom
             session_id = story.pod.session_id
 
         assert len({system_of(asked) for asked in served.asked}) == 1
-        recorded = FileSessionStore(home).restore(session_id).system_prompt
-        assert recorded == system_of(served.asked[0])
+        state = FileSessionStore(home).restore(session_id)
+        assert state.system_prompt == system_of(served.asked[0])
+        assert state.config["memory"] == "file"
 
 
 async def test_a_fitting_note_is_in_the_log_before_the_request_that_has_it(home: Path) -> None:
@@ -379,3 +380,23 @@ async def test_the_newest_notes_are_shown_and_any_length_of_a_persons_note_is_fo
     assert latest["found"] == 5
     assert [note.get("topic") for note in latest["notes"]] == ["long", "notes"]
     assert latest["notes"][1]["text"] == "The third."
+
+
+async def test_a_person_may_be_asked_before_anything_is_remembered(home: Path) -> None:
+    extra = MEMORY + '[permissions]\ntools = { memory_remember = "ask", memory_forget = "deny" }\n'
+    put(home, "[aaaa11 2026-01-01] Stays.")
+    script = calling(
+        ("memory_remember", {"text": FACT}),
+        ("memory_forget", {"id": "aaaa11"}),
+        ("memory_search", {"query": "stays"}),
+    )
+    with serving(chat(script)) as served:
+        async with living(manifest(home, served.base_url, extra), home) as story:
+            await story.turns("go")
+            asked, denied, searched = story.of(ToolResult)
+
+    assert asked.is_error
+    assert "permission denied for memory_remember" in asked.summary
+    assert denied.is_error
+    assert not searched.is_error
+    assert notes(home).read_text() == "- [aaaa11 2026-01-01] Stays.\n"
