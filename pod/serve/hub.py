@@ -271,6 +271,8 @@ class Hub:
 
         subscriber.is_live = True
         subscriber.catching_up = None
+        # Whoever waits for something that was missed knows now whether it is still to come.
+        connection.send(self._heartbeat())
 
     def _pass_on(self, subscriber: Subscriber, batch: Iterable[Record]) -> None:
         connection = subscriber.connection
@@ -287,9 +289,11 @@ class Hub:
         loop = asyncio.get_running_loop()
         self._beat = loop.call_later(self.heartbeat_s, self._on_beat)
 
+    def _heartbeat(self) -> bytes:
+        return heartbeat_line(Heartbeat(self.bus.launch, self.seq, int(self.clock() * 1000)))
+
     def _on_beat(self) -> None:
-        beat = Heartbeat(self.bus.launch, self.seq, int(self.clock() * 1000))
-        line = heartbeat_line(beat)
+        line = self._heartbeat()
         for subscriber in tuple(self._subscribers.values()):
             if subscriber.is_live and not subscriber.connection.outbox:
                 subscriber.connection.send(line)
