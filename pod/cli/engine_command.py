@@ -45,8 +45,8 @@ def command(context: click.Context, /, **given: object) -> None:
     """Run a slash command of the engine NAME, or list those it has.
 
     With --manifest the pod is launched on its last session, without a run, so that the engine
-    knows of it; without, the engine is loaded by itself and knows of no session. What the command
-    says goes to stdout. The engine's code runs either way.
+    knows of it; one that is served is asked instead. Without, the engine is loaded by itself and
+    knows of no session. What the command says goes to stdout. The engine's code runs either way.
     """
     request = _Request(**given)  # type: ignore[arg-type]  # as the options above declare them
     request.check()
@@ -148,6 +148,7 @@ class _Request:
     async def _in_pod(
         self, loaded: LoadedManifest, home: Home, env: Mapping[str, str], session_id: str
     ) -> int:
+        from pod.journal import in_thread
         from pod.pod import Pod
         from pod.protocol import EngineNotice
         from session_store import SessionInUse
@@ -158,11 +159,41 @@ class _Request:
             with launching(str(self.manifest)):
                 await pod.start()
         except SessionInUse as error:
+            answered = await in_thread(lambda: self._by_the_served(pod.name, home, session_id))
+            if answered:
+                return 0
+
             error.hint = self._ask_the_pod(pod.name)
             raise
 
         async with pod:
             return await self._run(pod)
+
+    def _by_the_served(self, pod: str, home: Home, session_id: str) -> bool:
+        """Have the pod that is served on this session answer; False where there is none."""
+        from pod.context.plugin_commands import EngineCommand
+        from pod.serve.caller import Caller, Unanswered
+        from pod.serve.claim import NotServed
+        from pod.serve.places import Places
+
+        try:
+            caller = Caller.connect(Places.of(home, pod))
+        except (NotServed, Unanswered):
+            return False
+
+        with caller:
+            if caller.call("status")["session_id"] != session_id:
+                return False
+
+            if not self.words:
+                known = caller.call("engine_commands")["commands"]
+                self._list({name: EngineCommand(name, said) for name, said in known.items()})
+                return True
+
+            asked = {"name": self.words[0], "args": " ".join(self.words[1:])}
+            self._tell(caller.call("engine_command", asked, timeout_s=self.timeout_s)["text"])
+
+        return True
 
     def _ask_the_pod(self, pod: str) -> str:
         if not self.words:

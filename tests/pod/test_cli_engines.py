@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from pod.cli.engines import engines
 from session_store import FileSessionStore
-from tests.pod.desk import Desk
+from tests.pod.desk import Desk, until
 from tests.pod.plugin_folders import install, notes, use
 from tests.pod.pods import log_of
 
@@ -323,6 +323,26 @@ def test_an_engine_that_a_pod_cannot_have_is_told_of(desk: Desk) -> None:
     done = desk.process("engines", "command", "calm", "calm", "--manifest", path)
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"it needs the module 'no_such_thing', which is not installed" in done.stderr
+
+
+def test_a_pod_that_is_served_is_asked_itself(desk: Desk) -> None:
+    install(desk.home, COMMANDS)
+    path = desk.scripted({"text": "one"}, extra=use())
+    with desk.start("serve", path, "--foreground") as served:
+        until((desk.home / "run" / "probe.sock").exists)
+        assert desk.pod("send", "probe", "run", "input=hello").exit_code == 0
+        assert desk.pod("send", "probe", "idle").exit_code == 0
+        (log,) = desk.logs()
+        arguments = ("--manifest", path)
+        done = desk.pod("engines", "command", "calm", "calm", "a b", *arguments)
+        assert (done.exit_code, done.stdout) == (0, f"['{log.stem}'] a b\n")
+        done = desk.pod("engines", "command", "calm", *arguments)
+        assert done.stdout.splitlines()[0].split() == ["/calm", "How", "calm", "it", "is."]
+        done = desk.pod("engines", "command", "calm", "fails", *arguments)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "/fails of the engine calm failed: ZeroDivisionError" in done.stderr
+        assert served.poll() is None
+        assert desk.pod("stop", "probe").exit_code == 0
 
 
 def test_a_session_in_use_says_whom_to_ask(desk: Desk) -> None:
