@@ -5,7 +5,7 @@ Made in one go on the engine's thread. A hook that fails has no say; that it fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import evolve, frozen
 
@@ -68,13 +68,17 @@ class _Asked:
         if len(self.situation.items) < 2:
             return Decision()
 
-        if self.tries("should_compress", lambda: self.engine.should_compress(tokens)):
+        if self._says("should_compress", lambda: self.engine.should_compress(tokens)):
             return Decision(compress=True)
 
         if is_start and self._wants_upkeep():
             return Decision(compress=True, below_threshold=True)
 
         return Decision(block_reason=self._block_reason(tokens))
+
+    def _says(self, what: str, function: Callable[[], object]) -> bool:
+        """Return what a hook says; one that fails, or cannot be understood, says no."""
+        return self.tries(what, lambda: bool(function())) is True
 
     def _number(self, name: str) -> int:
         value = self.tries(name, lambda: getattr(self.engine, name, 0))
@@ -85,7 +89,7 @@ class _Asked:
         if not callable(hook):
             return False
 
-        return bool(self.tries("should_defer_preflight_to_real_usage", lambda: hook(tokens)))
+        return self._says("should_defer_preflight_to_real_usage", lambda: hook(tokens))
 
     def _is_near_threshold(self) -> bool:
         """Tell by cheap signs whether the threshold may be reached."""
@@ -121,7 +125,7 @@ class _Asked:
         if not callable(hook):
             return False
 
-        return bool(self.tries("_automatic_compression_blocked", lambda: hook(self.engine)))
+        return self._says("_automatic_compression_blocked", lambda: hook(self.engine))
 
     def _wants_upkeep(self) -> bool:
         if not overrides(self.engine, "should_compress_preflight"):
@@ -129,7 +133,7 @@ class _Asked:
 
         messages = to_messages(self.situation.items)
         hook = self.engine.should_compress_preflight
-        return bool(self.tries("should_compress_preflight", lambda: hook(messages)))
+        return self._says("should_compress_preflight", lambda: hook(messages))
 
     def _block_reason(self, tokens: int) -> str:
         if not overrides(self.engine, "should_compress_info"):

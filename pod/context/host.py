@@ -287,9 +287,9 @@ class EngineHost(RequestStage):
 
         answer = await self.calls.guarded(
             "has_content_to_compress",
-            lambda: self.engine.has_content_to_compress(to_messages(request.items)),
+            lambda: bool(self.engine.has_content_to_compress(to_messages(request.items))),
         )
-        return answer is None or bool(answer)
+        return answer is not False
 
     async def wants_memory(self, request: CompactionRequest) -> bool:
         """Tell whether memory text is of use: not where the engine will only clean up."""
@@ -301,7 +301,7 @@ class EngineHost(RequestStage):
             "pending_compression_operation",
             lambda: self.engine.pending_compression_operation(to_messages(request.items)),
         )
-        return bool(answer != "sanitize")
+        return not (isinstance(answer, str) and answer == "sanitize")
 
     async def routine_message(self, phase: str, default: str, **context: object) -> str | None:
         """Return what the engine wants said of a compaction: None for nothing special, "" for none.
