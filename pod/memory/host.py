@@ -192,12 +192,12 @@ class MemoryHost:
         if not self.active or prompt is None or prompt.uid == self._recalled_for:
             return ""
 
-        self._recalled_for = prompt.uid
         await self._calls.ask("on_turn_start", turn, prompt.text, platform="pod")
-        if is_trivial_prompt(prompt.text):
-            return ""
+        text: object = None
+        if not is_trivial_prompt(prompt.text):
+            text = await self._calls.ask("prefetch", prompt.text, session_id=self._session_id)
 
-        text = await self._calls.ask("prefetch", prompt.text, session_id=self._session_id)
+        self._recalled_for = prompt.uid  # Not before: what was cancelled is asked for again.
         if text is not None and not isinstance(text, str):
             self._calls.warn("prefetch", f"prefetch returned {type(text).__name__}, not text")
 

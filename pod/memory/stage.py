@@ -21,7 +21,7 @@ class MemoryStage(RequestStage):
 
     async def before_request(self, worker: Worker) -> Action:
         """Add what there is to say: of the memory, once, and for a prompt that was just sent."""
-        changed, self.changed = self.changed, ""
         recalled = await self.host.recall(worker.history, worker.turns)
-        notes = tuple(note for note in (changed, recalled) if note)
+        notes = tuple(note for note in (self.changed, recalled) if note)
+        self.changed = ""  # Not before: a run that is cancelled until here is still to be told.
         return ContinueWith(notes, NOTE_KIND) if notes else Continue()

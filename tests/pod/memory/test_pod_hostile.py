@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import to_thread
 
@@ -351,3 +352,32 @@ async def test_pods_at_once_have_an_object_each(home: Path) -> None:
     one, two = (str(asked.body["messages"][0]["content"]) for asked in served.asked)
     assert one != two
     assert alerts(first) == alerts(second) == []
+
+
+async def test_a_prompt_that_was_cancelled_while_it_recalled_is_recalled_for_when_resumed(
+    home: Path,
+) -> None:
+    body = """
+def prefetch(self, query, **kwargs):
+    self.note("asked")
+    if not os.path.exists(os.path.join(self.home, "go")):
+        open(os.path.join(self.home, "go"), "w").close()
+        time.sleep(0.5)
+    return "RECALLED"
+"""
+    use = install(home, "toy", toy(body))
+    with serving(chat(answering)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            async with anyio.create_task_group() as group:
+
+                async def cancel() -> None:
+                    await to_thread.run_sync(lambda: wait_for(home, "asked"))
+                    story.pod.cancel()
+
+                group.start_soon(cancel)
+                assert (await story.pod.run("one two")).outcome == "cancelled"
+
+            assert (await story.pod.resume()).outcome == "finished"
+
+    said = user_texts(served.asked[-1])
+    assert sum("RECALLED" in text for text in said) == 1
