@@ -36,6 +36,7 @@ COMMANDS: dict[str, Known] = {
     "run": Known("pod.cli.run:run", "Run a prompt, or talk to a pod."),
     "serve": Known("pod.cli.serve:serve", "Serve a pod that outlives this terminal."),
     "ps": Known("pod.cli.ps:ps", "List the pods that are served now."),
+    "attach": Known("pod.cli.attach:attach", "Watch a served pod, and talk to it."),
     "send": Known("pod.cli.send:send", "Send one request to a served pod."),
     "events": Known("pod.cli.events:events", "Print a served pod's events as they come."),
     "logs": Known("pod.cli.logs:logs", "Print what a served pod has printed."),

@@ -239,6 +239,13 @@ class PodClient:
         """Stop the run before its next request; `resume` goes on. As `cancel`, else."""
         return self._at_once("pause", {})
 
+    async def refresh(self) -> None:
+        """Return once `status()` and `history` know all that the pod had when this was called.
+
+        Raises `PodError` where the pod is lost.
+        """
+        await self._feed.fresh()
+
     async def idle(self) -> None:
         """Wait until no run and no compaction is going on."""
         await self.call("idle")

@@ -220,6 +220,10 @@ class SyncPodClient:
         """Stop the run before its next request; `resume` goes on."""
         self._wait(self._client.pause)
 
+    def refresh(self) -> None:
+        """Return once `status()` and `history` know all that the pod had when this was called."""
+        self._wait(self._client.refresh)
+
     def idle(self) -> None:
         """Wait until no run and no compaction is going on."""
         self._wait(self._client.idle)

@@ -30,7 +30,7 @@ from worker.text import is_blank
 
 from .asking import Asking, Question
 from .blocks import Block, Told, Tone
-from .commands import COMMANDS, Command
+from .commands import Command, all_commands
 from .draw import ColourSystem, Paper
 from .gauge import gauge_line
 from .jobs import Job, Jobs
@@ -45,6 +45,7 @@ from .text import one_line
 
 INTERRUPTED = 130
 _AGAIN = Told("(Ctrl-C once more leaves)")
+_CUT_OFF = Told("the run was cut off; /resume goes on with it", Tone.WARNING)
 _BUSY_S = 0.1
 
 
@@ -214,7 +215,8 @@ class View:
         if step.state.session_id != self.state.session_id:
             self._show(step)
         elif step.state.state != self.state.state:
-            self._show(Step(step.state))
+            was_cut_off = self.state.run_ms is not None and not step.state.is_busy
+            self._show(Step(step.state, (_CUT_OFF,) if was_cut_off else ()))
         else:
             self.tell()
 
@@ -346,7 +348,7 @@ class View:
     @property
     def commands(self) -> Mapping[str, Command]:
         """Every command there is, the engine's apart."""
-        return {**COMMANDS, **self.manner.commands}
+        return all_commands(self.manner.commands)
 
     @property
     def engine_commands(self) -> Mapping[str, EngineCommand]:

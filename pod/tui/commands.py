@@ -143,6 +143,17 @@ COMMANDS: Mapping[str, Command] = {
     "quit": Command("", "leave", "now", _leave),
 }
 """By name, without the slash."""
+_ORDER = (
+    *("new", "compact", "compress", "fork", "rewind", "resume", "sessions", "model", "engine"),
+    *("cost", "status", "approve", "deny", "verbose", "stop", "detach", "help", "quit"),
+)
+
+
+def all_commands(more: Mapping[str, Command]) -> Mapping[str, Command]:
+    """Return the common commands and these, in the order in which they are listed."""
+    found = {**COMMANDS, **more}
+    known = [name for name in _ORDER if name in found]
+    return {name: found[name] for name in (*known, *(n for n in found if n not in known))}
 
 
 def not_here(text: str, hint: str) -> Callable[[Front, str], Awaitable[None]]:

@@ -112,6 +112,8 @@ def _going_on(state: ViewState, scene: Scene) -> list[str]:
         lines.append(_line("  thinking …", scene, "dim"))
     elif state.asked_ms is not None and state.compaction is None:
         lines.append(_timed("  waiting for the model …", state.asked_ms, scene, "dim"))
+    elif state.run_ms is not None and not lines and not state.answering.open:
+        lines.append(_timed("  at work …", state.run_ms, scene, "dim"))
 
     return lines
 

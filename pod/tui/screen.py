@@ -171,7 +171,9 @@ class Screen:
     def _keys(self, listener: Listener, buffer: Buffer) -> KeyBindings:
         keys = KeyBindings()
 
+        # A line that was typed before the keys came one by one ends with what is Ctrl-J now.
         @keys.add("enter")
+        @keys.add("c-j")
         def _enter(_event: KeyPressEvent) -> None:
             text = buffer.text
             if text.strip():
@@ -182,7 +184,6 @@ class Screen:
             listener.entered(text)
 
         @keys.add("escape", "enter")
-        @keys.add("c-j")
         def _break_line(_event: KeyPressEvent) -> None:
             buffer.insert_text("\n")
 
