@@ -63,7 +63,7 @@ def test_every_engine_that_ships_keeps_the_whole_contract(name: str) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("engine", [Good, Locked, Legacy])
+@pytest.mark.parametrize("engine", [Locked, Legacy])
 def test_an_engine_that_keeps_the_contract_passes_every_check(engine: Any) -> None:
     report = check_engine(engine, terms=Terms(examples=8))
     assert [(one.check.id, one.found) for one in report.broken] == []
@@ -78,6 +78,7 @@ def test_of_an_engine_that_does_it_all_nothing_is_left_out() -> None:
     assert [result.found for result in report.not_applicable] == []
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.engine.__name__)
 def test_every_fault_is_caught_by_its_check(bad: Bad) -> None:
     terms = Terms(limit_s=bad.limit_s, examples=8, reductions=0)
