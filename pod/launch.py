@@ -35,6 +35,7 @@ from pod.worker_setup import make_worker
 from session_store import FileSessionStore, Session, SessionStoreError
 from worker.items import Item
 from worker.ports import Intake, Ports, RequestStage
+from worker.text import clean_text
 
 
 @define(eq=False)
@@ -247,7 +248,7 @@ def _ports(setting: Setting, journal: SessionJournal, stages: _Stages) -> Ports:
 
 
 def _warn(prepared: Prepared, bus: EventBus, message: str) -> None:
-    bus.publish(Alert(level="warning", message=prepared.masker.mask(message)))
+    bus.publish(Alert(level="warning", message=prepared.masker.mask(clean_text(message))))
 
 
 async def _record_approval(journal: SessionJournal, fields: dict[str, object]) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pod.context.foreign_tools import BadToolSchema, spec_of
 from session_store.masking import Masker
 from worker.tools import Tool, ToolOutput, render_output
 
@@ -26,29 +27,23 @@ async def provider_tools(calls: ProviderCalls, masker: Masker) -> list[Tool]:
 
 
 def _tool(schema: object, calls: ProviderCalls, masker: Masker) -> Tool | None:
-    function = schema.get("function", schema) if isinstance(schema, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(name, str) or not name:
-        calls.warn("tools", "one of its tools has no name; it is left out")
+    try:
+        spec = spec_of(schema)
+    except BadToolSchema as error:
+        calls.warn(f"tools: {error}", f"{error}; it is left out")
         return None
 
     async def call(arguments: dict[str, Any]) -> ToolOutput:
         masked = json.loads(masker.mask_json(json.dumps(arguments)))
         try:
-            answer = await calls.answer("handle_tool_call", name, masked)
+            answer = await calls.answer("handle_tool_call", spec.name, masked)
         except Exception as error:  # noqa: BLE001  # supervision point of a provider's code
-            text = json.dumps({"error": f"Memory tool '{name}' failed: {said(error)}"})
+            text = json.dumps({"error": f"Memory tool '{spec.name}' failed: {said(error)}"})
             return ToolOutput(text, is_error=True)
 
         return _output(answer)
 
-    description, parameters = function.get("description"), function.get("parameters")
-    return Tool(
-        name,
-        description if isinstance(description, str) else "",
-        parameters if isinstance(parameters, dict) else {"type": "object", "properties": {}},
-        call,
-    )
+    return Tool(spec.name, spec.description, spec.parameters, call)
 
 
 def _output(answer: object) -> ToolOutput:

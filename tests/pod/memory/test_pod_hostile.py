@@ -266,13 +266,18 @@ def get_tool_schemas(self):
     return [
         {"name": "bad"}, {"name": "odd", "parameters": "x", "description": 7},
         {"name": ""}, 42, {"name": "bad"}, {"type": "function", "function": None},
+        {"name": "no way"}, {"name": "x" * 65}, {"name": "set", "parameters": {"a": {1}}},
+        {"name": "nan", "parameters": {"a": float("nan")}}, {"name": "loop", "parameters": LOOP},
+        {"name": "array", "parameters": {"type": "array"}},
+        {"name": "large", "parameters": {"a": "x" * 100_000}},
+        {"name": "torn", "description": "\\ud800", "parameters": {"a": "\\ud800"}},
     ]
 def handle_tool_call(self, tool_name, args, **kwargs):
     if tool_name == "bad":
         raise ValueError("broken " + str(args))
     return {"not": "text"}
 """
-    use = install(home, "toy", toy(body))
+    use = install(home, "toy", toy(body) + "\nLOOP = {}\nLOOP['me'] = LOOP\n")
 
     def script(asked: Asked, number: int) -> Say:
         if number == 1:
@@ -287,11 +292,32 @@ def handle_tool_call(self, tool_name, args, **kwargs):
             assert bad.is_error
             assert "Memory tool 'bad' failed: ValueError: broken {'a': 1}" in bad.summary
             assert (odd.is_error, odd.summary) == (False, '{"not":"text"}')
-            assert [t["function"]["name"] for t in served.asked[0].body["tools"]] == ["bad", "odd"]
+            offered = [tool["function"]["name"] for tool in served.asked[0].body["tools"]]
+            assert offered == ["bad", "odd", "torn"]
 
-    assert alerts(story) == [
-        "memory provider toy: one of its tools has no name; it is left out",
+    told = [text.removeprefix("memory provider toy: ") for text in alerts(story)]
+    assert told == [
+        f"{problem}; it is left out"
+        for problem in (
+            "one of its tools has no name",
+            "no provider takes the name of its tool 'no way'",
+            f"no provider takes the name of its tool '{'x' * 60}'",
+            "the parameters of its tool set are no JSON (TypeError)",
+            "the parameters of its tool nan are no JSON (ValueError)",
+            "the parameters of its tool loop are no JSON (ValueError)",
+            "the parameters of its tool array are no object",
+            "the parameters of its tool large are over 65,536 bytes",
+        )
     ]
+
+
+async def test_what_it_raises_in_halves_of_characters_can_be_told(home: Path) -> None:
+    use = install(home, "toy", toy("def prefetch(self, *a, **k): raise ValueError('\\ud800 no')"))
+    with serving(chat(answering)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            await story.pod.run("one two")
+
+    assert [alert.model_dump_json() for alert in story.of(Alert)]
 
 
 async def test_huge_answers_are_cut(home: Path) -> None:
