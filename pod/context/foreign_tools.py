@@ -44,7 +44,7 @@ def spec_of(schema: object) -> ToolSpec:
 
 def _parameters(name: str, given: object) -> dict[str, Any]:
     parameters = {"type": "object", "properties": {}} | (given if isinstance(given, dict) else {})
-    if parameters["type"] != "object":
+    if parameters["type"] != "object" or not isinstance(parameters["properties"], dict):
         raise BadToolSchema(f"the parameters of its tool {name} are no object")
 
     try:

@@ -269,6 +269,7 @@ def get_tool_schemas(self):
         {"name": "no way"}, {"name": "x" * 65}, {"name": "set", "parameters": {"a": {1}}},
         {"name": "nan", "parameters": {"a": float("nan")}}, {"name": "loop", "parameters": LOOP},
         {"name": "array", "parameters": {"type": "array"}},
+        {"name": "list", "parameters": {"properties": []}},
         {"name": "large", "parameters": {"a": "x" * 100_000}},
         {"name": "torn", "description": "\\ud800", "parameters": {"a": "\\ud800"}},
     ]
@@ -306,6 +307,7 @@ def handle_tool_call(self, tool_name, args, **kwargs):
             "the parameters of its tool nan are no JSON (ValueError)",
             "the parameters of its tool loop are no JSON (ValueError)",
             "the parameters of its tool array are no object",
+            "the parameters of its tool list are no object",
             "the parameters of its tool large are over 65,536 bytes",
         )
     ]
