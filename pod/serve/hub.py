@@ -54,6 +54,8 @@ class Subscriber:
     """Whether it has all there was, and is handed what comes."""
     next_seq: int = 0
     """While it is not live: what it is to be handed next."""
+    kept: list[Record] = field(factory=list)
+    """The first of what it is to be handed, so that it gets some, however fast others come."""
     catching_up: asyncio.Task[None] | None = None
     undo: ExitStack = field(factory=ExitStack)
 
@@ -147,6 +149,11 @@ class Hub:
         if before is None and next_seq > self.seq:
             subscriber.is_live = True
         else:
+            if self.ring.holds(next_seq):
+                subscriber.kept = self.ring.after(next_seq, _CAUGHT_UP_BY)
+                for record in subscriber.kept:
+                    self.meter.hold(record)
+
             work = self._caught_up(subscriber, before)
             subscriber.catching_up = asyncio.create_task(work, name="catch-up")
 
@@ -248,6 +255,16 @@ class Hub:
         except Exception:  # noqa: BLE001
             _log.exception("a subscriber cannot be told what it missed")
             self._cut_at(subscriber, self.bus.launch, subscriber.next_seq)
+        finally:
+            self._let_go(subscriber)
+
+    def _let_go(self, subscriber: Subscriber) -> list[Record]:
+        """Keep nothing for a subscriber any more; returns what was kept."""
+        kept, subscriber.kept = subscriber.kept, []
+        for record in kept:
+            self.meter.drop(record)
+
+        return kept
 
     async def _catch_up(
         self, subscriber: Subscriber, before: Callable[[], Iterable[list[Record]]] | None
@@ -260,11 +277,12 @@ class Hub:
                 await connection.drained()
 
         while subscriber.next_seq <= self.seq and not connection.is_closed:
-            if not self.ring.holds(subscriber.next_seq):
+            batch = self._let_go(subscriber)
+            if not batch and not self.ring.holds(subscriber.next_seq):
                 self._cut_at(subscriber, self.bus.launch, subscriber.next_seq)
                 return
 
-            batch = self.ring.after(subscriber.next_seq, _CAUGHT_UP_BY)
+            batch = batch or self.ring.after(subscriber.next_seq, _CAUGHT_UP_BY)
             subscriber.next_seq = batch[-1].seq + 1
             self._pass_on(subscriber, batch)
             await connection.drained()
