@@ -7,11 +7,14 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pod.memory.providers.file.store import (
     ALL_MAX_BYTES,
@@ -302,3 +305,62 @@ def test_a_writer_that_is_killed_leaves_whole_files_and_no_lock(
     assert {note_id for note_id in kept if note_id} <= notes.keys()
     assert all(text.split()[1] in {"note", "changed"} for text in notes.values())
     store.remember("and on")
+
+
+words = st.text(st.sampled_from("ab 文\n-[]#*"), min_size=1, max_size=12).filter(
+    lambda t: t.strip()
+)
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("remember"), words, st.sampled_from(["", "team", "文"])),
+        st.tuples(st.just("replace"), words, st.integers(0, 9)),
+        st.tuples(st.just("forget"), words, st.integers(0, 9)),
+        st.tuples(st.just("prose"), words, st.sampled_from(["notes", "team"])),
+        st.tuples(st.just("by hand"), words, st.sampled_from(["notes", "team"])),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(operations)
+def test_whatever_is_done_is_done_to_the_one_note_and_to_nothing_else(
+    done: list[tuple[str, str, str | int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "probe"
+        store, prose = NoteStore(folder), []
+        for what, text, more in done:
+            before = {note.id: note.text for note in store.read().notes}
+            expected = dict(before)
+            chosen = sorted(before)[int(more) % len(before)] if before and type(more) is int else ""
+            match what:
+                case "remember":
+                    note, is_new = store.remember(text, str(more))
+                    assert is_new == (note.id not in before)
+                    expected[note.id] = note.text
+                case "replace" if chosen:
+                    expected[chosen] = store.replace(chosen, text)[1].text
+                case "forget" if chosen:
+                    assert store.forget(chosen).text == expected.pop(chosen)
+                case "prose":
+                    line = "Prose: " + " ".join(text.split())
+                    prose.append(line)
+                    written_by_hand(folder / f"{more}.md", f"\n{line}\n")
+                case "by hand":
+                    written_by_hand(folder / f"{more}.md", "\n\n- " + " ".join(text.split()) + "\n")
+                    continue  # its id is drawn from its text
+                case _:
+                    pass
+
+            found = {note.id: note.text for note in store.read().notes}
+            assert sorted(found.values()) == sorted(expected.values())
+
+        kept = "".join(path.read_text() for path in folder.glob("*.md")) if folder.exists() else ""
+        assert all(kept.count(line) >= prose.count(line) for line in prose)
+
+
+def written_by_hand(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with path.open("a") as file:
+        file.write(text)
