@@ -178,6 +178,8 @@ class Hub:
         if task is not None and task is not asyncio.current_task():
             task.cancel()
 
+        self._let_go(subscriber)  # one that has not begun ends without a trace
+
     # ------------------------------------------------------------------ what comes
 
     def _on_event(self, envelope: Envelope) -> None:
