@@ -18,11 +18,9 @@ from .listing import padded, say, say_json
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
-    from pod.context.hermes.runtime import HermesRuntime
     from pod.context.plugin_commands import EngineCommand
     from pod.home import Home
     from pod.pod import Pod
-    from worker.llm.types import LlmClient
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -51,7 +49,7 @@ def command(context: click.Context, /, **given: object) -> None:
     request = _Request(**given)  # type: ignore[arg-type]  # as the options above declare them
     request.check()
     with reported(), complaints_on_stderr():
-        code = asyncio.run(request.carry_out(os.environ))
+        code = request.carry_out(os.environ)
 
     context.exit(code)
 
@@ -72,12 +70,12 @@ class _Request:
         if self.session is not None and self.manifest is None:
             raise click.UsageError("--session needs --manifest: it is a session of that pod")
 
-    async def carry_out(self, env: Mapping[str, str]) -> int:
+    def carry_out(self, env: Mapping[str, str]) -> int:
         from pod.home import Home
 
         home = Home.from_env(env)
         if self.manifest is None:
-            return await self._alone(home, {})
+            return self._alone(home, {})
 
         from manifests import load_manifest
 
@@ -91,9 +89,9 @@ class _Request:
         if session_id is None:
             name = loaded.manifest.pod.name
             say(f"the pod {name} has no session yet; the engine knows of none", err=True)
-            return await self._alone(home, loaded.manifest.context.options)
+            return self._alone(home, loaded.manifest.context.options)
 
-        return await self._in_pod(loaded, home, env, session_id)
+        return asyncio.run(self._in_pod(loaded, home, env, session_id))
 
     def _session(self, loaded: LoadedManifest, home: Home) -> str | None:
         from pod.preparing import open_store
@@ -108,38 +106,24 @@ class _Request:
 
     # ------------------------------------------------------------------ without a pod
 
-    async def _alone(self, home: Home, options: Mapping[str, object]) -> int:
+    def _alone(self, home: Home, options: Mapping[str, object]) -> int:
         from pod.context.errors import EngineUnavailable
-        from pod.context.hermes.runtime import use_runtime
-        from pod.context.loader import load_plugin
-        from pod.context.ownership import release_engine
+        from pod.context.plugin_alone import plugin_alone
         from pod.context.plugin_commands import offered, run_alone
-        from pod.journal import in_thread
 
-        runtime = _runtime(self.name, home)
-        with use_runtime(runtime):
-            try:
-                plugin = await in_thread(
-                    lambda: load_plugin(
-                        self.name, home.plugins, options=options, hooks=runtime.plugins.hooks
-                    )
-                )
-            except EngineUnavailable as error:
-                say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
-                say("  which there are: pod engines list", err=True)
-                return WRONG_USE
-
-            commands = plugin.registration.commands
-            try:
+        try:
+            with plugin_alone(self.name, home, options) as plugin:
+                commands = plugin.registration.commands
                 if not self.words:
                     return self._list(offered(commands))
 
                 name, args = self.words[0], " ".join(self.words[1:])
-                self._tell(
-                    await run_alone(self.name, commands, name, args, timeout_s=self.timeout_s)
-                )
-            finally:
-                release_engine(plugin.engine)
+                answer = run_alone(self.name, commands, name, args, timeout_s=self.timeout_s)
+                self._tell(asyncio.run(answer))
+        except EngineUnavailable as error:
+            say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
+            say("  which there are: pod engines list", err=True)
+            return WRONG_USE
 
         return 0
 
@@ -238,21 +222,3 @@ class _Request:
             say_json({"engine": self.name, "command": self.words[0], "text": text})
         elif text:
             say(text)
-
-
-def _runtime(name: str, home: Home) -> HermesRuntime:
-    """Return what the Hermes imports of an engine in no pod work with: its folder, and no model."""
-    from pod.context.hermes.completion import CallRefused, Completions
-    from pod.context.hermes.config import default_config
-    from pod.context.hermes.runtime import HermesRuntime
-
-    def refuse(_task: str, _model: str) -> LlmClient:
-        raise CallRefused("this engine is in no pod, so there is no model: give --manifest FILE")
-
-    return HermesRuntime(
-        engine=name,
-        config=default_config() | {"context": {"engine": name}},
-        completions=Completions(asyncio.get_running_loop(), refuse),
-        home=lambda: home.ensure(home.engines / name),
-        plugins_dir=home.plugins,
-    )

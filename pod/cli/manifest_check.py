@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import frozen
 
@@ -20,6 +20,9 @@ from session_store import SessionStoreError
 from .findings import Finding, failed
 from .listing import counted
 from .provider_check import OURS, ModelCheck, models_of
+
+if TYPE_CHECKING:
+    from pod.context.discovery import EngineInfo
 
 _T = TypeVar("_T")
 
@@ -82,27 +85,43 @@ class Checkup:
 
     def _engine(self) -> Finding:
         from pod.context.discovery import BUILT_IN, find_engine
-        from pod.context.errors import EngineUnavailable
-        from pod.context.loader import load_engine
 
-        name = self.loaded.manifest.context.engine
-        info = find_engine(name, self.home.plugins)
+        section = self.loaded.manifest.context
+        info = find_engine(section.engine, self.home.plugins)
         if info is None:
-            told = f"there is no engine {name}; the built-in compressor would be used"
+            told = f"there is no engine {section.engine}; the built-in compressor would be used"
             return Finding("warn", "engine", told, "pod engines list")
 
-        if info.problem:
-            told = f"{name}: {info.problem}; the built-in compressor would be used"
-            return Finding("warn", "engine", told, f"pod engines show {name}")
+        told = f"{section.engine} ({info.source})"
+        if info.name == BUILT_IN:
+            if section.options:
+                said = f"{told} takes no options: its settings are those of [compaction]"
+                return Finding("warn", "engine", said)
 
-        if name != BUILT_IN:
-            try:
-                load_engine(name, self.home.plugins)
-            except EngineUnavailable as error:
-                told = f"{name}: {error.reason}; the built-in compressor would be used"
-                return Finding("warn", "engine", told, f"pod engines show {name}")
+            return Finding("ok", "engine", told)
 
-        return Finding("ok", "engine", f"{name} ({info.source})")
+        wrong, is_used = self._what_is_wrong_with(info)
+        if not wrong:
+            return Finding("ok", "engine", told)
+
+        instead = "" if is_used else "; the built-in compressor would be used"
+        advice = f"pod engines show {section.engine}"
+        return Finding("warn", "engine", f"{section.engine}: {wrong}{instead}", advice)
+
+    def _what_is_wrong_with(self, info: EngineInfo) -> tuple[str, bool]:
+        """Return what there is to say of a plugin, and whether its engine can be used all the same.
+
+        Its code runs for that.
+        """
+        from pod.context.errors import EngineUnavailable
+        from pod.context.plugin_alone import plugin_alone
+
+        section = self.loaded.manifest.context
+        try:
+            with plugin_alone(section.engine, self.home, section.options) as plugin:
+                return "; ".join([info.problem, *plugin.notices]).strip("; "), True
+        except EngineUnavailable as error:
+            return error.reason, False
 
     def _memory(self) -> Iterator[Finding]:
         from pod.memory.errors import MemoryUnavailable

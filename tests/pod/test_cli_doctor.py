@@ -14,6 +14,7 @@ from pod.home import Home
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.desk import KEY, Desk
+from tests.pod.plugin_folders import install, use
 
 
 @pytest.fixture
@@ -305,6 +306,49 @@ def test_an_engine_that_does_not_load_is_a_warning_too(desk: Desk) -> None:
     seen = found(desk, desk.scripted(extra='[context]\nengine = "broken"\n'))["engine"]
     assert seen["level"] == "warn"
     assert "broken: RuntimeError: no such luck; the built-in compressor" in seen["detail"]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "level", "detail"),
+    [
+        ("", "", "ok", "calm (plugin)"),
+        ("", "depth = 3\n", "warn", "calm: Context engine 'calm' did not take the option 'depth'"),
+        ("", "protect_last_n = 3\n", "ok", "calm (plugin)"),
+        (
+            "class Wanting(Calm):\n    def __init__(self, depth): pass\nCalm = None\n",
+            *("depth = 3\n", "ok", "calm (plugin)"),
+        ),
+        (
+            "def register(ctx):\n    ctx.register_skill('x')\n",
+            *("", "warn", "calm: Plugin 'calm' registers what has no use here: skill x"),
+        ),
+        (
+            "import hermes_constants as h\nassert 'engines/calm' in str(h.get_hermes_home())",
+            *("", "ok", "calm (plugin)"),
+        ),
+    ],
+)
+def test_an_engine_is_made_of_its_options_as_a_launch_would(
+    desk: Desk, source: str, options: str, level: str, detail: str
+) -> None:
+    install(desk.home, source)
+    extra = use(more=f"[context.options]\n{options}")
+    for _ in range(2):
+        seen = found(desk, desk.scripted(extra=extra))["engine"]
+        assert seen["level"] == level
+        assert seen["detail"].startswith(detail)
+        assert "built-in" not in seen["detail"]
+
+
+def test_an_engine_without_a_plugin_yaml_is_used_and_told_of(desk: Desk) -> None:
+    (install(desk.home, "") / "plugin.yaml").unlink()
+    seen = found(desk, desk.scripted(extra=use()))["engine"]
+    assert (seen["level"], seen["detail"]) == ("warn", "calm: plugin.yaml: missing")
+
+
+def test_options_for_the_built_in_engine_are_a_warning(desk: Desk) -> None:
+    seen = found(desk, desk.scripted(extra="[context.options]\ndepth = 3\n"))["engine"]
+    assert (seen["level"], "takes no options" in seen["detail"]) == ("warn", True)
 
 
 def test_the_session_that_the_pod_would_go_on_with_is_looked_at(desk: Desk) -> None:
