@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import subprocess
@@ -192,6 +193,38 @@ async def test_a_call_that_fails_is_the_engine_s_to_deal_with(home: Path) -> Non
             assert (await story.pod.run("use the tool")).outcome == "finished"
 
     assert "Context engine tool 'ask' failed" in served.asked[-1].text
+
+
+ASKS = """
+def get_tool_schemas(self):
+    return [{"name": "ask", "description": "asks"}]
+
+def handle_tool_call(self, name, args, **kwargs):
+    from agent.auxiliary_client import call_llm
+    return call_llm(messages=[{"role": "user", "content": "HERE"}]).choices[0].message.content
+"""
+
+
+async def test_of_several_pods_each_asks_its_own_model_and_goes_on_doing_so(
+    home: Path, tmp_path: Path
+) -> None:
+    """At once, in one process; and a new session is no other pod."""
+    other_home = tmp_path / "other"
+    other_home.mkdir(mode=0o700)
+    for place in (home, other_home):
+        install(place, ASKS.replace("HERE", f"in {place.name}"))
+
+    with serving(script) as here, serving(script) as there:
+        paths = manifest(home, here.base_url, USE), manifest(other_home, there.base_url, USE)
+        async with living(paths[0], home) as one, living(paths[1], other_home) as other:
+            await asyncio.gather(one.pod.run("use the tool"), other.pod.run("use the tool"))
+            await one.pod.new()
+            await one.pod.run("use the tool")
+
+    for served, place in ((here, home), (there, other_home)):
+        assert f"MODEL SAID (in {place.name})" in served.asked[-1].text
+        own = [asked for asked in auxiliary(served.asked) if f"in {place.name}" in asked.text]
+        assert len(own) == (2 if served is here else 1)
 
 
 KEEPS_BY_SESSION = """
