@@ -64,4 +64,5 @@ class ContextSection(Section):
     total_ceiling_seconds: Seconds = 600
     """How long it may take altogether; never less than `timeout_seconds`."""
     options: Options = {}
-    """Handed to the engine as they are."""
+    """Handed to the engine: to its plugin's `register`, as keywords of its constructor, or as its
+    attributes. What nobody takes is told; the built-in takes none."""

@@ -42,7 +42,7 @@ def check(context: click.Context, files: tuple[str, ...], as_json: bool) -> None
             if not as_json:
                 click.echo(str(error), err=True)
         else:
-            notes = (*launch_notes(loaded, os.environ), *_unbuilt(loaded))
+            notes = (*launch_notes(loaded, os.environ), *_unbuilt(loaded), *_engine(loaded))
             results.append(_accepted(name, loaded, notes))
             if not as_json:
                 _say_fine(name, loaded, notes)
@@ -98,7 +98,7 @@ def init(
     _write(path, text, force=force)
     loaded = load_manifest(path, env={**os.environ, **unset})
     click.echo(f"wrote {path}")
-    _say_notes((*launch_notes(loaded, os.environ), *_unbuilt(loaded)))
+    _say_notes((*launch_notes(loaded, os.environ), *_unbuilt(loaded), *_engine(loaded)))
     for variable in unset:
         click.echo(f"  note: base_url: the variable {variable} is not set")
 
@@ -134,6 +134,27 @@ def _unbuilt(loaded: LoadedManifest) -> Iterator[Note]:
     for named in unbuilt_keys(loaded.manifest):
         key, _, value = named.partition(" = ")
         yield Note(key=key, message=f"{value} is not built in this version".lstrip())
+
+
+def _engine(loaded: LoadedManifest) -> Iterator[Note]:
+    """Yield a note for an engine that is not here, and for options that nobody is there to take.
+
+    Nothing of a plugin is run for that.
+    """
+    from manifests import Note
+    from pod.context.discovery import BUILT_IN, find_engine
+    from pod.home import Home
+
+    section = loaded.manifest.context
+    if section.engine == BUILT_IN:
+        if section.options:
+            message = "the built-in compressor takes none; its settings are those of [compaction]"
+            line = loaded.line_of("context", "options")
+            yield Note(key="context.options", message=message, line=line)
+    elif find_engine(section.engine, Home.from_env(os.environ).plugins) is None:
+        message = f"there is no engine {section.engine!r} here; the built-in would take its place"
+        line = loaded.line_of("context", "engine")
+        yield Note(key="context.engine", message=message, line=line)
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

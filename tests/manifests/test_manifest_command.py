@@ -53,6 +53,28 @@ right.toml: fine (pod reviewer, anthropic/m)
 """)
 
 
+def test_an_engine_that_is_not_here_is_a_note_and_no_failure(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "right.toml").write_text(RIGHT + '[context]\nengine = "mine"\n')
+    done = run("check", "right.toml", K="x")
+    assert done.exit_code == 0
+    assert (
+        "note: line 8  context.engine: there is no engine 'mine' here; the built-in" in done.stdout
+    )
+
+    folder = tmp_path / "home" / "plugins" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise SystemExit('loaded')")
+    done = run("check", "right.toml", K="x", POD_HOME=str(tmp_path / "home"))
+    assert done.stdout == "right.toml: fine (pod reviewer, anthropic/m)\n"
+
+
+def test_options_that_nobody_takes_are_a_note(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "right.toml").write_text(RIGHT + "[context.options]\ndepth = 3\n")
+    done = run("check", "right.toml", K="x")
+    assert done.exit_code == 0
+    assert "context.options: the built-in compressor takes none" in done.stdout
+
+
 def test_every_mistake_is_named_and_the_exit_code_is_two(run: Run) -> None:
     done = run("check", "bad.toml")
 
