@@ -17,7 +17,7 @@ from tests.pod.pods import COMPACT, Story, chat, kinds, living, manifest, prose,
 
 pytestmark = pytest.mark.anyio
 
-QUICK = "timeout_seconds = 0.3\n"
+QUICK = "timeout_seconds = 1\n"
 
 
 def answering(_: Asked, number: int) -> Say:
@@ -154,10 +154,10 @@ async def test_what_blocks_is_waited_for_once_and_then_passed_by(home: Path) -> 
             for _ in range(5):
                 assert (await story.pod.run("three four")).outcome == "finished"
 
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 4
 
     assert alerts(story) == [
-        "memory provider toy: prefetch took over 0.3 s; going on without it",
+        "memory provider toy: prefetch took over 1 s; going on without it",
     ]
 
 
@@ -175,7 +175,7 @@ async def test_a_run_does_not_wait_for_sync_turn_and_closing_waits_only_so_long(
 
     (told,) = alerts(story)
     assert told == (
-        "memory provider toy: was still busy 0.3 s after the end and is left behind; "
+        "memory provider toy: was still busy 1 s after the end and is left behind; "
         "3 of the last runs were not handed over"
     )
 
@@ -238,14 +238,14 @@ async def test_a_switch_that_blocks_holds_up_no_compaction(home: Path) -> None:
         assert time.monotonic() - began < 8
 
     (told,) = alerts(story)
-    assert "was still busy 0.3 s after the end and is left behind" in told
+    assert "was still busy 1 s after the end and is left behind" in told
 
 
 async def test_one_that_gets_ready_too_late_is_shut_down(home: Path) -> None:
     body = (
         "def initialize(self, session_id, **kwargs):\n"
         "    self.home = kwargs['hermes_home']\n"
-        "    time.sleep(1.5)\n"
+        "    time.sleep(4)\n"
         "    self.note('ready')\n"
         "def shutdown(self): self.note('shut down')"
     )
@@ -257,7 +257,7 @@ async def test_one_that_gets_ready_too_late_is_shut_down(home: Path) -> None:
 
     assert noted(home) == ["ready", "shut down"]
     (told,) = alerts(story)
-    assert "it was not ready after 0.9 s" in told
+    assert "it was not ready after 3 s" in told
 
 
 async def test_a_tool_that_fails_or_says_nonsense_is_a_result(home: Path) -> None:
