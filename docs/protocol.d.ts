@@ -414,6 +414,8 @@ export interface SubscribeAnswer {
 
 /** The subscription has ended. */
 export interface UnsubscribeAnswer {
+  /** The launch that `next_seq` is of: an earlier one while that is still being told. */
+  launch: string;
   /** The first event that was not sent. */
   next_seq: number;
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .failures import debug_option, reported
 from .listing import say
+
+if TYPE_CHECKING:
+    from pod.serve.places import Places
 
 _VALUE_CHARS = 60
 
@@ -50,7 +53,7 @@ def events(
             wanted = follow(places, wanted, as_json=as_json)
 
 
-def follow(places: Any, wanted: dict[str, Any], *, as_json: bool) -> dict[str, Any]:  # noqa: ANN401
+def follow(places: Places, wanted: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Print events until the pod ends; return how to go on where this reader was too slow."""
     from pod.serve.caller import Caller
 

@@ -150,10 +150,25 @@ def launching(manifest: object) -> Iterator[None]:
         yield
     except SessionInUse as error:
         error.hint = f"work on a copy: pod run {manifest} --fork {error.session_id}"
+        watch = _served_by(error.holder.pid)
+        if watch:
+            error.hint = f"watch it: pod attach {watch}      {error.hint}"
+
         raise
     except WorkerError as error:
         report(error)
         raise click.exceptions.Exit(WRONG_USE) from None
+
+
+def _served_by(pid: int) -> str | None:
+    """Return the name of the pod that a process serves, if it serves one."""
+    import os
+
+    from pod.home import Home
+    from pod.serve.claim import served
+
+    names = (serving.name for serving in served(Home.from_env(os.environ)) if serving.pid == pid)
+    return next(names, None)
 
 
 def run_exit_code(result: RunResult) -> int:

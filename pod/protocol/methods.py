@@ -223,6 +223,8 @@ class SubscribeAnswer(Answer):
 class UnsubscribeAnswer(Answer):
     """The subscription has ended."""
 
+    launch: str
+    """The launch that `next_seq` is of: an earlier one while that is still being told."""
     next_seq: int
     """The first event that was not sent."""
 

@@ -112,7 +112,9 @@ def claim(places: Places) -> Claim:
             os.close(fd)
             continue
 
-        places.socket.unlink(missing_ok=True)
+        for left_behind in (places.socket, *places.folder.glob(f".{places.name}.*")):
+            left_behind.unlink(missing_ok=True)
+
         claimed = Claim(places, fd)
         _HELD.add(claimed)
         return claimed

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeAlias, cast
 
+import orjson
 from attrs import asdict, define, field
 from pydantic import ValidationError
 
@@ -23,13 +24,14 @@ from pod.errors import (
     UnknownApproval,
     UnknownEngineCommand,
 )
-from pod.failures import EXPECTED_ERRORS, error_info
+from pod.failures import error_info
 from pod.pod import Pod
 from pod.protocol import EVENTS, ErrorInfo, methods
 from pod.protocol.methods import METHODS, Answer, Params
 from pod.protocol.wire import Request, WireError
 from session_store import InvalidSessionId, SessionNotFound, UnknownEntry
 from worker.items import Image, Text, UserMessage, new_uid
+from worker.text import is_blank
 
 from .connection import Connection
 from .history import page_of
@@ -63,9 +65,6 @@ def told(error: Exception) -> ErrorInfo:
     """Return what a client is told of an error."""
     if isinstance(error, WireError):
         return ErrorInfo(code=error.code, message=error.message, hint=error.hint or None)
-
-    if isinstance(error, ValueError) and not isinstance(error, EXPECTED_ERRORS):
-        return ErrorInfo(code="bad_params", message=str(error))
 
     info = error_info(error)
     code = next((code for cls, code in _CODES if isinstance(error, cls)), info.code)
@@ -123,6 +122,9 @@ class Dispatcher:
             message = "a message of that uid is in the history already"
             raise WireError("known_message", message, hint="resume goes on where its run stopped")
 
+        if is_blank(params.input) and not images:
+            raise WireError("bad_params", "run: the prompt is empty")
+
         output = _output_of(params.output_schema) if params.output_schema is not None else None
         accepted = self._accepted(UserMessage(uid=uid, parts=(*text, *images)), output)
         self._accepted_before[uid] = accepted
@@ -150,10 +152,13 @@ class Dispatcher:
             # Its events have told of it; nobody waits for the result.
             _log.error("a run failed: %s", error, exc_info=error)
 
-    async def end_runs(self) -> None:
-        """Return once no run of a client is going on."""
+    async def idle(self) -> None:
+        """Return once no run is going on, no compaction, and none that a run has made due."""
+        await self.pod.idle()
         while self._runs:
             await asyncio.wait(tuple(self._runs))
+
+        await self.pod.idle()
 
     async def _cancel(self, _: methods.NoParams, __: Connection) -> Answer:
         self.pod.cancel()
@@ -199,6 +204,8 @@ class Dispatcher:
 
     async def _status(self, _: methods.NoParams, __: Connection) -> Answer:
         fields = asdict(self.pod.status())
+        # It comes from an engine, which may say anything.
+        fields["engine_status"] = _as_json(fields["engine_status"])
         waiting = tuple(methods.WaitingCall(**asdict(c)) for c in self.pod.waiting_approvals())
         return methods.StatusAnswer(
             **fields,
@@ -227,15 +234,16 @@ class Dispatcher:
     # ------------------------------------------------------------------ subscriptions
 
     async def _subscribe(self, params: methods.SubscribeParams, connection: Connection) -> Outcome:
+        names = _names(params.events)
+        asks = names is None or "approval_request" in names
+        wish = Wish(names, self.pod.attended if asks and not params.observe else None)
+        plan = await self.replays.plan(params.from_seq, params.launch)
+        # Looked at now, as nothing comes between this and the beginning.
         if self.hub.is_subscribed(connection):
             message = "this connection is subscribed already"
             hint = "unsubscribe first, or use another connection"
             raise WireError("subscribed", message, hint=hint)
 
-        names = _names(params.events)
-        asks = names is None or "approval_request" in names
-        wish = Wish(names, self.pod.attended if asks and not params.observe else None)
-        plan = await self.replays.plan(params.from_seq, params.launch)
         answer = methods.SubscribeAnswer(
             launch=self.hub.bus.launch, seq=self.hub.seq, replay=plan.replay, reason=plan.reason
         )
@@ -246,14 +254,18 @@ class Dispatcher:
         return answer, begin
 
     async def _unsubscribe(self, _: methods.NoParams, connection: Connection) -> Answer:
-        next_seq = self.hub.unsubscribe(connection)
-        if next_seq is None:
+        place = self.hub.unsubscribe(connection)
+        if place is None:
             raise WireError("not_subscribed", "this connection is not subscribed")
 
-        return methods.UnsubscribeAnswer(next_seq=next_seq)
+        return methods.UnsubscribeAnswer(launch=place[0], next_seq=place[1])
 
     async def _shutdown(self, params: methods.ShutdownParams, _: Connection) -> Outcome:
         return methods.Done(), lambda: self.shutdown(params.wait)
+
+
+def _as_json(value: object) -> Any:  # noqa: ANN401  whatever JSON has
+    return orjson.loads(orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS))
 
 
 def _validated(model: type[Params], request: Request) -> Params:

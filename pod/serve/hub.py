@@ -44,6 +44,17 @@ class Wish:
         return self.names is None or event in self.names
 
 
+@frozen(eq=False)
+class Before:
+    """What comes before the events that are held."""
+
+    launch: str
+    from_seq: int
+    """Where it begins."""
+    batches: Callable[[], Iterable[list[Record]]]
+    """Called, and iterated, in threads: it may read logs."""
+
+
 @define(eq=False)
 class Subscriber:
     """A connection that is sent events."""
@@ -52,8 +63,9 @@ class Subscriber:
     wish: Wish
     is_live: bool = False
     """Whether it has all there was, and is handed what comes."""
+    launch: str = ""
     next_seq: int = 0
-    """While it is not live: what it is to be handed next."""
+    """While it is not live: what it is to be handed next, and of which launch that is."""
     kept: list[Record] = field(factory=list)
     """The first of what it is to be handed, so that it gets some, however fast others come."""
     catching_up: asyncio.Task[None] | None = None
@@ -133,14 +145,11 @@ class Hub:
         wish: Wish,
         *,
         from_seq: int | None = None,
-        before: Callable[[], Iterable[list[Record]]] | None = None,
+        before: Before | None = None,
     ) -> None:
-        """Send events: those of `before`, those from `from_seq` on that are held, and what comes.
-
-        `before` is called and iterated in threads, as it may read logs.
-        """
+        """Send events: those of `before`, those held from `from_seq` on, and what comes."""
         next_seq = self.seq + 1 if from_seq is None else from_seq
-        subscriber = Subscriber(connection, wish, next_seq=next_seq)
+        subscriber = Subscriber(connection, wish, launch=self.bus.launch, next_seq=next_seq)
         self._subscribers[connection] = subscriber
         connection.is_subscribed = True
         if wish.attends is not None:
@@ -157,8 +166,11 @@ class Hub:
             work = self._caught_up(subscriber, before)
             subscriber.catching_up = asyncio.create_task(work, name="catch-up")
 
-    def unsubscribe(self, connection: Connection) -> int | None:
-        """Send no more events; returns the first that was not sent, None where none was due."""
+    def unsubscribe(self, connection: Connection) -> tuple[str, int] | None:
+        """Send no more events; returns the launch and number of the first that was not sent.
+
+        None where the connection was not subscribed.
+        """
         subscriber = self._subscribers.get(connection)
         if subscriber is None:
             return None
@@ -166,9 +178,12 @@ class Hub:
         self._forget(subscriber)
         dropped = connection.outbox.cut()
         if dropped is not None:
-            return dropped.first_seq
+            return dropped.launch, dropped.first_seq
 
-        return self.seq + 1 if subscriber.is_live else subscriber.next_seq
+        if subscriber.is_live:
+            return self.bus.launch, self.seq + 1
+
+        return subscriber.launch, subscriber.next_seq
 
     def _forget(self, subscriber: Subscriber) -> None:
         self._subscribers.pop(subscriber.connection, None)
@@ -248,15 +263,13 @@ class Hub:
 
     # ------------------------------------------------------------------ what was
 
-    async def _caught_up(
-        self, subscriber: Subscriber, before: Callable[[], Iterable[list[Record]]] | None
-    ) -> None:
+    async def _caught_up(self, subscriber: Subscriber, before: Before | None) -> None:
         try:
             await self._catch_up(subscriber, before)
         # The supervision point of a task that nobody waits for: whoever subscribed is told.
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  nobody else would hear of it
             _log.exception("a subscriber cannot be told what it missed")
-            self._cut_at(subscriber, self.bus.launch, subscriber.next_seq)
+            self._cut_at(subscriber, subscriber.launch, subscriber.next_seq)
         finally:
             self._let_go(subscriber)
 
@@ -268,15 +281,10 @@ class Hub:
 
         return kept
 
-    async def _catch_up(
-        self, subscriber: Subscriber, before: Callable[[], Iterable[list[Record]]] | None
-    ) -> None:
+    async def _catch_up(self, subscriber: Subscriber, before: Before | None) -> None:
         connection = subscriber.connection
         if before is not None:
-            batches = iter(await asyncio.to_thread(before))
-            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-                self._pass_on(subscriber, batch)
-                await connection.drained()
+            await self._tell_before(subscriber, before)
 
         while subscriber.next_seq <= self.seq and not connection.is_closed:
             batch = self._let_go(subscriber)
@@ -293,6 +301,17 @@ class Hub:
         subscriber.catching_up = None
         # Whoever waits for something that was missed knows now whether it is still to come.
         connection.send(self._heartbeat())
+
+    async def _tell_before(self, subscriber: Subscriber, before: Before) -> None:
+        then = (subscriber.launch, subscriber.next_seq)
+        subscriber.launch, subscriber.next_seq = before.launch, before.from_seq
+        batches = iter(await asyncio.to_thread(before.batches))
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            subscriber.launch, subscriber.next_seq = batch[-1].launch, batch[-1].seq + 1
+            self._pass_on(subscriber, batch)
+            await subscriber.connection.drained()
+
+        subscriber.launch, subscriber.next_seq = then
 
     def _pass_on(self, subscriber: Subscriber, batch: Iterable[Record]) -> None:
         connection = subscriber.connection

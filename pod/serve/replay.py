@@ -22,7 +22,7 @@ from pod.protocol.wire import WireError
 from session_store import Entry, FileSessionStore, SessionStoreError
 
 from .history import page_of
-from .hub import Hub
+from .hub import Before, Hub
 from .ledger import Launch, Ledger, Ref, Row, read_ledger
 from .reconstruct import Teller
 from .record import Record, record_of
@@ -40,7 +40,7 @@ class Plan:
     reason: Literal["too_old", "other_launch"] | None = None
     from_seq: int | None = None
     """From where on the events come that are held; None: from now on."""
-    before: Batches | None = None
+    before: Before | None = None
     """What comes before those."""
 
 
@@ -110,12 +110,13 @@ class Replays:
         held_from = self.hub.ring.first_seq or self.hub.seq + 1
         way = stretches(launches, launch, from_seq, own=own, before_seq=held_from)
         if way is None:
-            return Plan("snapshot", reason, self.hub.seq + 1, self._snapshot(self.hub.seq))
+            told = Before(launch, from_seq, self._snapshot(self.hub.seq))
+            return Plan("snapshot", reason, self.hub.seq + 1, told)
 
         snapshot = self._snapshot(held_from - 1)
         session_id = self.pod.session_id
 
-        def before() -> Iterator[list[Record]]:
+        def batches() -> Iterator[list[Record]]:
             telling = Retelling(self.store(), session_id, self.since_ms)
             try:
                 yield from batched(telling.records(way))
@@ -123,7 +124,7 @@ class Replays:
                 _log.warning("what a subscriber missed cannot be read: %s", error)
                 yield from snapshot()
 
-        return Plan("log", reason, held_from, before)
+        return Plan("log", reason, held_from, Before(launch, from_seq, batches))
 
     def _snapshot(self, seq: int) -> Batches:
         """Return where the pod stands now, as what came up to `seq`."""

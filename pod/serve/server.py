@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -43,6 +44,7 @@ _BACKLOG = 512
 _ACCEPTED_AT_ONCE = 64
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_AGAIN_S = 0.2
+_CANCEL_AGAIN_S = 0.1
 FAREWELL_S = 5.0
 """How long subscribers have, at the end, to take what there is for them."""
 
@@ -156,16 +158,23 @@ class PodServer:
 
     async def _end(self) -> None:
         try:
-            if not self._waits:
-                self.pod.cancel()
-
-            await self.pod.idle()
-            await self._dispatcher.end_runs()
-            await self.pod.idle()
+            await self._until_idle()
             self._close_listener()
             await self.pod.aclose()
         finally:
             await self._say_farewell()
+
+    async def _until_idle(self) -> None:
+        """Return once nothing is going on, after stopping it unless that is to be waited for."""
+        idle = asyncio.create_task(self._dispatcher.idle(), name="until idle")
+        while not idle.done():
+            # Again and again: what is to be stopped may only be about to begin.
+            if not self._waits:
+                self.pod.cancel()
+
+            await asyncio.wait({idle}, timeout=_CANCEL_AGAIN_S)
+
+        await idle
 
     async def _say_farewell(self) -> None:
         """Give everybody what there is for them, and close."""
@@ -280,7 +289,7 @@ class PodServer:
             launch=self.pod.bus.launch,
             seq=self.hub.seq,
             session_id=self.pod.session_id,
-            version=version("podworker"),
+            version=_version(),
         )
 
     def _on_closed(self, connection: Connection) -> None:
@@ -312,8 +321,8 @@ class PodServer:
         try:
             outcome = await self._dispatcher.handle(request, connection)
         # The supervision point of a request: whatever a pod's parts raise is this one's answer.
-        except Exception as error:  # noqa: BLE001
-            if not isinstance(error, (WireError, ValueError, *EXPECTED_ERRORS)):
+        except Exception as error:  # noqa: BLE001  each is told to whoever asked
+            if not isinstance(error, (WireError, *EXPECTED_ERRORS)):
                 _log.exception("%s failed", request.method)
 
             connection.send(error_line(request.id, told(error)))
@@ -330,6 +339,11 @@ class PodServer:
 def _plain(answer: Any) -> dict[str, Any]:  # noqa: ANN401  a model
     plain: dict[str, Any] = answer.model_dump()
     return plain
+
+
+@cache
+def _version() -> str:
+    return version("podworker")
 
 
 def _too_large() -> WireError:

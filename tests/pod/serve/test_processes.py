@@ -165,7 +165,7 @@ def test_there_is_one_of_each_name_and_the_other_is_named(desk: Desk) -> None:
         run = desk.pod("run", manifest, "hi", "--resume", session)
         assert run.exit_code == 1
         assert f"pid {process.pid}" in run.stderr
-        assert "(pod serve)" in run.stderr or "serve" in run.stderr
+        assert "watch it: pod attach probe      work on a copy: pod run probe.toml" in run.stderr
         assert desk.pod("stop", "probe").exit_code == 0
         assert process.wait(10) == 0
 

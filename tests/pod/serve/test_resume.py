@@ -259,6 +259,34 @@ async def test_a_snapshot_comes_whatever_was_wanted(home: Path) -> None:
             assert client.names == ["snapshot", "run_end"]
 
 
+async def test_whoever_leaves_in_the_middle_of_it_is_told_where_to_go_on(home: Path) -> None:
+    with serving(chat(busy)) as served:
+        path = manifest(home, served.base_url, TOOLS)
+        async with serving_pod(path, home) as scene:
+            before = await told(scene, *[f"{n} " + prose(4_000) for n in range(8)])
+            old, session = scene.server.hub.bus.launch, scene.pod.session_id
+
+        async with serving_pod(path, home, resume=session) as scene:
+            after = await told(scene, "nine")
+            expected = durable(before)
+            client = await scene.client()
+            transport: Any = client.writer.transport
+            transport.pause_reading()
+            client.send("subscribe", launch=old, from_seq=1)
+            await asyncio.sleep(0.3)
+            number = client.send("unsubscribe")
+            transport.resume_reading()
+            place = (await client.answer(number))["ok"]
+            got = client.events
+            assert len(got) < len(expected), "it was in the middle"
+            assert place["launch"] == old
+            _, rest = await replayed(
+                scene, after[-1]["seq"], launch=old, from_seq=place["next_seq"]
+            )
+            again = [e for e in got + rest if e["launch"] == old]
+            assert [stripped(e) for e in again] == expected
+
+
 async def test_a_number_of_an_earlier_launch_is_not_taken_for_one_of_this(home: Path) -> None:
     with serving(chat(busy)) as served:
         path = manifest(home, served.base_url, TOOLS)

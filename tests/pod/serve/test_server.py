@@ -319,9 +319,15 @@ async def test_a_subscription_can_be_ended_and_begun_again(home: Path) -> None:
         async with serving_pod(manifest(home, served.base_url), home) as scene:
             client, watcher = await scene.subscriber(), await scene.subscriber()
             assert (await client.refused("subscribe"))["code"] == "subscribed"
+            twice = await scene.client()
+            numbers = [twice.send("subscribe", from_seq=1, launch="e" * 32) for _ in range(2)]
+            answers = [await twice.answer(number) for number in numbers]
+            assert sorted("ok" in answer for answer in answers) == [False, True]
             await client.run("one")
             await client.event("status")
-            next_seq = (await client.call("unsubscribe"))["next_seq"]
+            place = await client.call("unsubscribe")
+            assert place["launch"] == client.hello["launch"]
+            next_seq = place["next_seq"]
             assert next_seq == client.events[-1]["seq"] + 1
             await watcher.run("two")
             await client.call("subscribe", from_seq=next_seq)
