@@ -58,7 +58,7 @@ class Attention:
 
         self._before.clear()
 
-    def leave_now(self, number: int = signal.SIGINT) -> None:
+    def _leave_now(self, number: int) -> None:
         """End the process without waiting for anything, the terminal as it was."""
         if self._terminal is not None:
             with suppress(termios.error, OSError, ValueError):  # it is gone already
@@ -69,7 +69,7 @@ class Attention:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self._unheard:
-            self.leave_now(number)
+            self._leave_now(number)
 
         self._unheard = True
         if self._loop is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from pod.pod import Pod
 from .complaints import complaints_on_stderr
 from .conversation import Conversation
 from .failures import launching
-from .interrupts import Interrupts
+from .interrupts import Interrupts, leave_now
 from .listing import say
 from .oneshot import Launch
 from .options import RunOptions, chosen_session
@@ -47,8 +48,13 @@ async def _talk(conversation: Conversation) -> int:
         retained_turns=conversation.retained_turns,
     )
     conversation.attend()
+    view = make_view(conversation.pod, showing)
     try:
-        return await show(make_view(conversation.pod, showing))
+        code = await show(view)
+        if view.is_hurried:  # something does not stop: closing would wait for it
+            leave_now(signal.SIGINT)
+
+        return code
     finally:
         with Interrupts(conversation.pod.cancel):  # a second one ends the process
             await conversation.close()

@@ -64,12 +64,8 @@ def make_view(pod: PodPort, showing: Showing) -> View:
 
 async def show(view: View) -> int:
     """Show the view until the person leaves; return the exit code. Signals reach the view."""
-    with Attention(view.interrupted, view.leave) as attention:
-        code = await view.run()
-        if view.is_hurried:
-            attention.leave_now()
-
-    return code
+    with Attention(view.interrupted, view.leave):
+        return await view.run()
 
 
 def can_draw(env: Mapping[str, str]) -> bool:

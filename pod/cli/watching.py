@@ -93,12 +93,12 @@ class Watching:
 
         match link.phase:
             case "connected":
-                view.connection_changed(True)  # noqa: FBT003  a fact, no option
+                view.connection_is_back()
             case "waiting" if link.attempt == 1 and not self.socket.exists():
                 # Whoever stops a pod removes its socket; one that was killed leaves it behind.
                 self._end(f"{self.client.name} was stopped", 0)
             case "waiting":
-                view.connection_changed(False)  # noqa: FBT003
+                view.connection_is_lost()
             case "closed":
                 self._end(link.reason, FAILED)
             case "connecting":

@@ -96,6 +96,8 @@ class View:
     _stands_back: bool = field(default=False, init=False)
     """Whether a run of somebody else's has to end first."""
     _group: asyncio.TaskGroup | None = field(default=None, init=False)
+    _at_work: set[asyncio.Task[None]] = field(factory=set, init=False)
+    """What is done beside the jobs."""
     _code: int | None = field(default=None, init=False)
     """The exit code, once the person has left."""
     _was_interrupted: bool = field(default=False, init=False)
@@ -125,7 +127,8 @@ class View:
                 self._code = self._code or 0
                 self._stop_listening()
                 await self.manner.before_leaving()
-                working.cancel()
+                for task in (working, *self._at_work):
+                    task.cancel()
 
         return self._code
 
@@ -176,20 +179,20 @@ class View:
         )
         return evolve(self.state, approvals=self._asking.undecided(self.state.approvals)), scene
 
-    def connection_changed(self, is_there: bool) -> None:  # noqa: FBT001  a fact, no option
-        """Take in that the pod cannot be reached any more, or again."""
-        now_ms = self.manner.now_ms()
-        if is_there:
-            was_lost = self.state.lost_ms is not None
-            self._show(connection_back(self.state, now_ms))
-            if was_lost:
-                self._at_once(self._look_again())
-
-            return
-
+    def connection_is_lost(self) -> None:
+        """Take in that the pod cannot be reached now."""
         history = self.pod.history
-        self._seen_uid = history[-1].uid if history else None
-        self._show(connection_lost(self.state, now_ms))
+        if self.state.lost_ms is None:
+            self._seen_uid = history[-1].uid if history else None
+
+        self._show(connection_lost(self.state, self.manner.now_ms()))
+
+    def connection_is_back(self) -> None:
+        """Take in that the pod can be reached; the first time there is nothing to tell."""
+        was_lost = self.state.lost_ms is not None
+        self._show(connection_back(self.state, self.manner.now_ms()))
+        if was_lost:
+            self._at_once(self._look_again())
 
     def _heard(self, envelope: Envelope) -> None:
         data = envelope.data
@@ -419,7 +422,12 @@ class View:
     def _at_once(self, work: Awaitable[object]) -> None:
         if self._group is not None:
             task = self._group.create_task(self._supervised(work))
-            task.add_done_callback(lambda _: self._say_ready())
+            self._at_work.add(task)
+            task.add_done_callback(self._done_at_once)
+
+    def _done_at_once(self, task: asyncio.Task[None]) -> None:
+        self._at_work.discard(task)
+        self._say_ready()
 
     def _nothing_to_do(self) -> None:
         self._is_stopping = False

@@ -53,6 +53,7 @@ class PlainLines:
 
     async def run(self, listener: Listener) -> None:
         """Take lines until `close`, or until there are no more."""
+        self.past.trim()
         self._loop = asyncio.get_running_loop()
         # A thread of its own, which nobody waits for: reading cannot be cancelled.
         threading.Thread(target=self._read, args=(listener,), daemon=True).start()

@@ -76,6 +76,7 @@ class Screen:
     async def run(self, listener: Listener) -> None:
         """Take what the person does, until `close`."""
         output = _Output(self.stdout, _size_of(self.stdout), term="xterm", enable_cpr=False)
+        self.past.trim()
         self._output = output
         self._buffer = Buffer(multiline=True, history=_History(self.past))
         self._app = self._application(listener, output, self._buffer)

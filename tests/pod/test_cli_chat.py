@@ -201,7 +201,8 @@ def test_ctrl_c_stops_the_answer_and_gives_the_prompt_back(desk: Desk) -> None:
         glass.prompt()
         glass.enter("second")
         glass.see("in time")
-        glass.prompt()
+        until(lambda: len(desk.entries("run_outcome")) == 2)
+        glass.settle(0.5)  # until then Ctrl-C would be about the run
         glass.type("half a li")
         glass.see("half a li")
         glass.type("\x03")
