@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from pod.context.errors import EngineUnavailable
+from pod.context.discovery import BUILT_IN, list_engines
+from pod.context.errors import EngineNotFound, EngineUnavailable
 from pod.context.loader import LoadedPlugin, load_plugin
 from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
 from pod.context.plugin_host import PluginHost
@@ -61,7 +63,8 @@ async def load_named_engine(
                 )
             )
     except EngineUnavailable as error:
-        notice(section.engine, f"{error.notice} ({_place(loaded)})")
+        meant = _meant(section.engine, home) if isinstance(error, EngineNotFound) else ""
+        notice(section.engine, f"{error.notice} ({_place(loaded)}){meant}")
         return NamedEngine(failure=error)
 
     if place is not None:
@@ -71,6 +74,14 @@ async def load_named_engine(
         notice(section.engine, line)
 
     return NamedEngine(plugin)
+
+
+def _meant(name: str, home: Home) -> str:
+    """Return a question for an engine that is here under another name, or nothing."""
+    known = [info.name for info in list_engines(home.plugins) if info.name != BUILT_IN]
+    near = [other for other in known if len(name) > 2 and (name in other or other in name)]
+    near = near or get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def tell_of_options(loaded: LoadedManifest, notice: Notice) -> None:

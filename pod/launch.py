@@ -74,6 +74,9 @@ class Launched:
         try:
             await self._end_session()
         finally:
+            if self.core.plugin_host is not None:
+                await self.core.plugin_host.unloaded()
+
             await self._end_engine()
             await self.prepared.aclose()
 

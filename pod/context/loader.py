@@ -153,7 +153,12 @@ def _notices(
 
 
 def _untaken(info: EngineInfo, registration: Registration) -> Iterator[str]:
+    from .hermes.config import OVERLAY
+
     options = registration.options
+    if isinstance(options.peek(OVERLAY) if OVERLAY in options else None, Mapping):
+        options.get(OVERLAY)  # It is for the configuration, whether or not that is read.
+
     if options.untaken:
         reads = info.path is not None and mentions(info.path, _READS_CONFIG)
         said = leftover(options, engine=info.name, reads_config=reads)

@@ -157,6 +157,9 @@ class PluginHost:
 
     def _watched(self, tool: Tool) -> Tool:
         async def call(arguments: dict[str, Any]) -> ToolOutput:
+            if not any(map(self.caller.has, ("transform_tool_result", "post_tool_call"))):
+                return await tool.call(arguments)
+
             began = self.clock()
             # The call that this is; by its name and arguments, as a tool is not told of it.
             scene = self.scene()
@@ -214,6 +217,10 @@ class PluginHost:
         scene = self.scene()
         more = {"old_session_id": old_id, "new_session_id": scene.session_id}
         await self.caller.call("on_session_reset", lambda: identity(scene) | more)
+
+    async def unloaded(self) -> None:
+        """Tell that the pod ends: what the plugin wants called then is called."""
+        await self.caller.call("on_unload", dict)
 
     async def session_left(self) -> None:
         """Tell that the pod takes leave of its session."""

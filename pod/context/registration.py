@@ -20,6 +20,7 @@ REQUIRED_OF_ENGINES = ("name", "update_from_response", "should_compress", "compr
 SERVED_HOOKS = frozenset(
     {"pre_llm_call", "post_llm_call", "pre_tool_call", "post_tool_call", "transform_tool_result"}
     | {"on_session_start", "on_session_end", "on_session_finalize", "on_session_reset"}
+    | {"on_unload"}
 )
 """The hooks that have their moment in a pod; any other is taken, and said to be unused."""
 
@@ -84,6 +85,21 @@ class Registration:
         """What was registered that has no use here, in words."""
         hooks = [f"hook {name}" for name in self.hooks if name not in SERVED_HOOKS]
         return [*self._without_use, *hooks]
+
+    @property
+    def plugin_id(self) -> str:
+        """What the manifest names the plugin by."""
+        return self._plugin
+
+    def has_capability(self, capability: str) -> bool:
+        """Tell that nothing beyond this contract is granted."""
+        del capability
+        return False
+
+    def on_unload(self, callback: object) -> None:
+        """Have something called when the pod ends; what was registered last is called first."""
+        if callable(callback):
+            self.hooks.setdefault("on_unload", []).insert(0, callback)
 
     def get_config(self, path: str, default: object = None) -> object:
         """Return the option at a dotted path, or `default`."""

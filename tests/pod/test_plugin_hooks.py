@@ -430,6 +430,28 @@ async def test_an_async_hook_is_awaited(home: Path) -> None:
             assert "ABOUT one" in served.asked[0].text
 
 
+async def test_what_a_plugin_wants_called_at_the_end_is_called_once(
+    home: Path, noted: Path
+) -> None:
+    install(
+        home,
+        """
+        def register(ctx):
+            ctx.register_context_engine(Calm())
+            ctx.on_unload(lambda: note("first"))
+            ctx.on_unload(lambda: note("second"))
+            ctx.on_unload(7)
+        """,
+    )
+    with serving(chat(plain)) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            await story.pod.new()
+            assert notes(noted) == []
+            assert not notices(story)
+
+    assert [entry["what"] for entry in notes(noted)] == ["second", "first"]
+
+
 async def test_a_hook_that_is_added_later_is_heard(home: Path, noted: Path) -> None:
     """Some plugins add to the hooks when their engine is told of a session."""
     install(

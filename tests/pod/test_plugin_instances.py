@@ -145,6 +145,17 @@ async def test_an_engine_that_cannot_be_had_is_told_with_the_manifests_line(
             assert (await story.pod.run("one")).outcome == "finished"
 
 
+@pytest.mark.parametrize("name", ["hermes-calm", "clam", "calm-engine"])
+async def test_an_engine_that_is_here_under_another_name_is_asked_about(
+    home: Path, name: str
+) -> None:
+    install(home, "", name=name)
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use("calm")), home) as story:
+            (told,) = notices(story)
+            assert told.endswith(f"); did you mean {name!r}?")
+
+
 async def test_what_a_plugin_does_wrong_at_registration_is_told_to_people(home: Path) -> None:
     install(
         home,

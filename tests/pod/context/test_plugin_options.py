@@ -140,6 +140,12 @@ def test_a_plugin_that_reads_its_configuration_may_find_them_there(tmp_path: Pat
     )
 
 
+def test_what_is_laid_over_the_configuration_is_for_that(tmp_path: Path) -> None:
+    assert load(tmp_path, hermes={"auxiliary": {}}).notices == ()
+    (told,) = load(tmp_path, hermes="text").notices
+    assert "'hermes'" in told
+
+
 def test_no_options_are_nothing_to_tell_of(tmp_path: Path) -> None:
     assert load(tmp_path).notices == ()
 

@@ -153,6 +153,7 @@ def test_an_unknown_registration_breaks_nothing(add: Add, plugins: Path) -> None
             assert ctx.register_thing("a", handler=print) is None
             assert callable(getattr(ctx, "register_platform", None))
             assert getattr(ctx, "spawn_task", None) is None
+            assert (ctx.plugin_id, ctx.has_capability("tools.override")) == ("toy", False)
             ctx.register_context_engine(Toy())
         """
     )
