@@ -27,6 +27,8 @@ from .spending import counted
 from .threads import CompactionPool, Slot
 
 T = TypeVar("T")
+PUT_OFF = "put off"
+"""What is told of a compaction without a place, once a run."""
 
 
 @frozen
@@ -101,8 +103,9 @@ class Compactions:
 
         slot = self.pool.reserve()
         if slot is None:
-            self.calls.notices.say(
-                "too many compactions are going on at once in this process; this one is put off"
+            self.calls.notices.once(
+                PUT_OFF,
+                "too many compactions are going on at once in this process; this one is put off",
             )
             return None
 

@@ -6,6 +6,7 @@ reaches the event loop, the history or the log.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from functools import partial
@@ -16,7 +17,7 @@ from attrs import define, evolve, field
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.context.bridge import to_messages
 from pod.context.calls import CALL_TIMEOUT_S, Around, EngineCalls
-from pod.context.compacting import Attempt, Compactions, Limits
+from pod.context.compacting import PUT_OFF, Attempt, Compactions, Limits
 from pod.context.compressor import Compressor
 from pod.context.decisions import Decision, Situation, decide
 from pod.context.engine import (
@@ -207,6 +208,7 @@ class EngineHost(RequestStage):
         """Note that a run begins."""
         self._last_usage = None
         self._awaits_usage, self._requests = False, 0
+        self.notices.forget(PUT_OFF)
 
     def after_response(self, usage: Usage) -> None:
         """Hand a response's usage on, without waiting; it is there before the engine is asked."""
@@ -239,7 +241,9 @@ class EngineHost(RequestStage):
 
         self.notices.all_failed(decision.failed)
         if decision.block_reason:
-            self.notices.once(f"blocked: {decision.block_reason}", decision.block_reason)
+            # With other numbers in it, it is still the same reason.
+            reason = re.sub(r"\d+", "#", decision.block_reason)
+            self.notices.once(f"blocked: {reason}", decision.block_reason)
 
         return decision
 

@@ -37,6 +37,10 @@ class Notices:
             self._told.add(key)
             self.say(message)
 
+    def forget(self, key: str) -> None:
+        """Let what was told under `key` be told again."""
+        self._told.discard(key)
+
     def failed(self, what: str, error: BaseException) -> None:
         """Tell, the first time, that the engine's `what` raised; the traceback goes to the log."""
         _log.debug("context engine %s: %s failed", self.engine, what, exc_info=error)
