@@ -74,10 +74,10 @@ class WhenDue:
     async def before_request(self, request_for: RequestFor) -> Due | None:
         """Return what calls for compaction before the next request, if anything does."""
         due = await self._before_request()
-        self._has_asked = self._has_asked or due is None
-        if due is None or not self.core.host.has_content(request_for(due.trigger)):
-            return None
+        if due is not None and not self.core.host.has_content(request_for(due.trigger)):
+            due = None
 
+        self._has_asked = self._has_asked or due is None
         return due
 
     async def _before_request(self) -> Due | None:
