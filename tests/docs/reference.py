@@ -221,6 +221,21 @@ def _members(schema: Schema) -> str:
     return ", ".join(f"`{key}`" for key in schema["properties"])
 
 
+# --- the checks of engines ------------------------------------------------------------------
+
+
+def engine_checks() -> str:
+    """Return every check that engines are held to."""
+    from pod.testing.engine_contract import CHECKS
+
+    lines = ["\n| area | check | what holds | says |", "|---|---|---|---|"]
+    lines += [
+        f"| {check.area} | `{check.id}` | {_one_line(check.statement)} | {check.source} |"
+        for check in CHECKS
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -229,6 +244,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "keys": manifest_keys,
     "events": event_fields,
     "methods": method_fields,
+    "checks": engine_checks,
 }
 
 

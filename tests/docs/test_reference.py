@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.parametrize("page", ["manifest", "events", "protocol"])
+@pytest.mark.parametrize("page", ["manifest", "events", "protocol", "engine-contract"])
 def test_generated_parts_are_what_the_code_says(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     assert generated_parts(text)

@@ -151,7 +151,7 @@ def _no_unanswered_calls(bench: Bench) -> None:
 # ------------------------------------------------------------------ sizes
 
 
-@sizes.check("§2.4 step 10; docs/compact.md")
+@sizes.check("§2.4 step 10")
 def _fewer_tokens_or_unchanged(bench: Bench) -> None:
     """What compress() returns is fewer tokens than it was given, or the same rows."""
     bench.each_conversation(_fewer_or_same)
@@ -166,7 +166,7 @@ def _fewer_or_same(compressed: Compressed) -> None:
         raise Broken(f"compress() made {after:,} tokens of {before:,}")
 
 
-@sizes.check("§2.2; #97488")
+@sizes.check("§2.2, §10 #97488")
 def _makes_progress(bench: Bench) -> None:
     """Over its own trigger, an engine makes a long conversation smaller."""
     engine = bench.started()
@@ -222,7 +222,7 @@ def _counts_its_compactions(bench: Bench) -> None:
         raise NotApplicable("it changed none of the conversations")
 
 
-@sizes.check("§2.2; §10 #97488")
+@sizes.check("§2.2, §10 #97488")
 def _again_is_never_larger(bench: Bench) -> None:
     """compress() of what it returned never makes it larger, and keeps to the pairs."""
     for _, rows in bench.fixed():
@@ -240,7 +240,7 @@ def _again_is_never_larger(bench: Bench) -> None:
 # ------------------------------------------------------------------ the newest message
 
 
-@newest.check("§3.3 step 4; §10 #10896")
+@newest.check("§3.3 step 4, §10 #10896")
 def _newest_user_message_is_kept(bench: Bench) -> None:
     """What the person said last is kept whole."""
     bench.each_conversation(newest_kept)
@@ -291,7 +291,7 @@ def _order_is_kept(bench: Bench) -> None:
     bench.each_conversation(look)
 
 
-@newest.check("§2.4 steps 10 to 13")
+@shape.check("§2.4 steps 10 to 13")
 def _host_takes_the_result(bench: Bench) -> None:
     """What compress() returns can be made the history of a session."""
     for _, rows in bench.fixed():

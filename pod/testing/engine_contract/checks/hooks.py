@@ -75,7 +75,7 @@ def _selection_can_be_sent(bench: Bench) -> None:
         raise Broken(f"a host refuses the selection: {error}", request) from None
 
 
-@select.check("§1.4 S3; cases L06")
+@select.check("§1.4 S3, case L06")
 def _selection_leaves_its_input_alone(bench: Bench) -> None:
     """select_context changes nothing of what it is given: it would be the transcript itself."""
     rows, request = _request()

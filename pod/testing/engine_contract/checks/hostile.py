@@ -49,7 +49,7 @@ def _talk(*texts: object) -> list[Message]:
     return [*rows, *evolve(FIXED["a short one"], marker="end").rows()]
 
 
-@hostile.check("§2.4; §10 #79624")
+@hostile.check("§2.4, §10 #79624")
 def _nothing(bench: Bench) -> None:
     """An empty list comes back empty."""
     compressed = bench.compress(bench.started(), [], current_tokens=0, force=True)
@@ -83,7 +83,7 @@ def _other_scripts(bench: Bench) -> None:
     _survives(bench, _talk(*texts))
 
 
-@hostile.check("§2.4; §10 #79624")
+@hostile.check("§2.4, §10 #79624")
 def _huge_row(bench: Bench) -> None:
     """A row of a megabyte survives, at the head, in the middle and as a tool's result."""
     text = "one line of a log that never ends\n" * (HUGE_CHARACTERS // 34)

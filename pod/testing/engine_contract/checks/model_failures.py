@@ -56,13 +56,13 @@ def _whole(compressed: Compressed) -> None:
         raise Broken("compress() dropped rows and put nothing in their place")
 
 
-@failures.check("§3.3 step 11; §10 #29559")
+@failures.check("§3.3 step 11, §10 #29559")
 def _model_that_fails(bench: Bench) -> None:
     """With a model that fails, compress() returns and the transcript is kept or stood in for."""
     _kept(bench, "fails")
 
 
-@failures.check("§3.3 step 11; §2.6")
+@failures.check("§3.3 step 11, §2.6")
 def _model_that_times_out(bench: Bench) -> None:
     """With a model that times out, compress() returns and the transcript is kept."""
     _kept(bench, "times out")
@@ -74,7 +74,7 @@ def _model_that_says_nothing(bench: Bench) -> None:
     _kept(bench, "says nothing")
 
 
-@failures.check("§3.2 summary budget; §2.2")
+@failures.check("§3.2, §2.2")
 def _model_that_rambles(bench: Bench) -> None:
     """With a model that answers far too much, compress() does not make the transcript larger."""
     _kept(bench, "rambles")

@@ -86,7 +86,7 @@ def _long_session(bench: Bench) -> None:
         raise Broken(f"after {TURNS} turns and its compactions {sizes[-1]:,} tokens are left")
 
 
-@replay.check("§10 #606; DESIGN: engines are deterministic")
+@replay.check("§10 #606")
 def _same_twice(bench: Bench) -> None:
     """The same session, led through two engines, comes to the same histories."""
     first = _live(bench, bench.started(window=SMALL_WINDOW))
@@ -100,7 +100,7 @@ def _same_twice(bench: Bench) -> None:
             raise Broken(f"in turn {number} the second engine came to another history: {said}", one)
 
 
-@replay.check("§10 #606; cases L01")
+@replay.check("§10 #606, case L01")
 def _after_a_restart(bench: Bench) -> None:
     """A new engine with the same home goes on with the session: it compresses, its tools answer."""
     engine = bench.started(window=SMALL_WINDOW)

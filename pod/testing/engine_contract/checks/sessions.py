@@ -27,7 +27,7 @@ _ORDERS = (
 )
 
 
-@sessions.check("§2.1; §11 item 5")
+@sessions.check("§2.1")
 def _callbacks_in_any_order(bench: Bench) -> None:
     """Start, end and reset may come in any order, doubled or missing; then it still compresses."""
     for order in _orders():
@@ -107,7 +107,7 @@ def _reset_sets_zero(bench: Bench) -> None:
                 raise Broken(f"after a reset {name} is {value}, not 0")
 
 
-@sessions.check("§2.1 compaction committed; #68")
+@sessions.check("§2.1, §10 hermes-lcm#68")
 def _compaction_boundary(bench: Bench) -> None:
     """A session that goes on under another id after a compaction can be compressed again."""
     engine = bench.started("session-1", window=SMALL_WINDOW)

@@ -37,7 +37,7 @@ def _clone(bench: Bench, engine: ContextEngine) -> ContextEngine:
 # ------------------------------------------------------------------ clones
 
 
-@clones.check("§5.4; cases L01, L02")
+@clones.check("§5.4, cases L01, L02")
 def _can_be_cloned(bench: Bench) -> None:
     """clone_for_agent gives another engine of the same name, which works."""
     engine = bench.started(window=SMALL_WINDOW)
@@ -52,7 +52,7 @@ def _can_be_cloned(bench: Bench) -> None:
             raise Broken("the clone's compress() returned an empty list", rows)
 
 
-@clones.check("§5.4; §2.3 item 5")
+@clones.check("§5.4, §2.3 item 5")
 def _clones_share_nothing(bench: Bench) -> None:
     """What a clone is told of its model and its tokens changes nothing of the original."""
     engine = bench.started()
@@ -70,7 +70,7 @@ def _clones_share_nothing(bench: Bench) -> None:
             raise Broken(f"a clone and its original share {name}")
 
 
-@clones.check("§5.4; §1.1")
+@clones.check("§5.4, §1.1")
 def _sessions_share_no_numbers(bench: Bench) -> None:
     """Two sessions at once share no number: tokens, window, trigger, compressions."""
     one, other = bench.started("session-1"), bench.started("session-2", shares_home=True)
@@ -196,7 +196,7 @@ def _ask_tools(
         parsed(said, what)
 
 
-@threads.check("§2.5; §10 #75316")
+@threads.check("§2.5, §10 #75316")
 def _other_calls_while_the_model_thinks(bench: Bench) -> None:
     """While compress() waits for the model, every other call returns."""
     engine = bench.started(window=SMALL_WINDOW)
