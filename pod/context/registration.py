@@ -26,7 +26,7 @@ SERVED_HOOKS = frozenset(
 
 BUILT_IN_COMMANDS = frozenset(
     {"new", "compact", "compress", "fork", "rewind", "sessions", "model", "engine", "cost", "help"}
-    | {"exit", "quit", "resume", "status", "approve", "deny"}
+    | {"exit", "quit", "resume", "status", "approve", "deny", "verbose", "stop", "detach"}
 )
 """The slash commands of a conversation itself, which no plugin's command may take the name of."""
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pod.context.registration import BUILT_IN_COMMANDS
 from pod.errors import EngineCommandFailed, PodClosed, UnknownEngineCommand
 from pod.protocol import EngineNotice
+from pod.tui.commands import COMMANDS as OF_A_VIEW
 from tests.fake_provider import counting, serving
 from tests.pod.plugin_folders import install, use
 from tests.pod.pods import KEY, living, manifest
@@ -152,6 +154,11 @@ async def test_the_built_in_engine_has_none(home: Path) -> None:
 
         with pytest.raises(PodClosed):
             story.pod.engine_commands()
+
+
+def test_no_command_of_a_conversation_can_be_taken() -> None:
+    of_a_view = {*OF_A_VIEW, "fork", "rewind", "sessions", "model", "exit", "stop", "detach"}
+    assert of_a_view <= BUILT_IN_COMMANDS
 
 
 async def test_names_that_are_taken_are_left_out_with_a_warning(home: Path) -> None:
