@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -16,10 +15,8 @@ from worker.tools import Tool, ToolOutput, render_output
 from .bridge import to_messages
 from .calls import EngineCalls
 from .engine import ContextEngine
+from .foreign_tools import BadToolSchema, spec_of
 from .signature import accepted_keywords, overrides
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider takes for a tool's name."""
 
 
 @frozen
@@ -61,16 +58,10 @@ class EngineTools:
 
     def _specs(self, schemas: list[object] | tuple[object, ...]) -> Iterator[ToolSpec]:
         for schema in schemas:
-            function = schema.get("function", schema) if isinstance(schema, dict) else None
-            name = function.get("name") if isinstance(function, dict) else None
-            if not isinstance(function, dict) or not isinstance(name, str) or not name.strip():
-                self.calls.notices.once(
-                    "tool without a name", "one of its tools has no name; it is left out"
-                )
-            elif not _NAME.fullmatch(name):
-                self._leave_out(name, "its name is not of 1 to 64 letters, digits, - and _")
-            else:
-                yield _spec(name, function)
+            try:
+                yield spec_of(schema)
+            except BadToolSchema as error:
+                self.calls.notices.once(f"tool schema: {error}", f"{error}; it is left out")
 
     def _leave_out(self, name: str, why: str) -> None:
         self.calls.notices.once(f"tool {name}", f"its tool {name!r} is left out: {why}")
@@ -95,12 +86,3 @@ class EngineTools:
             return render_output(answer)
 
         return call
-
-
-def _spec(name: str, function: dict[str, Any]) -> ToolSpec:
-    description, parameters = function.get("description"), function.get("parameters")
-    return ToolSpec(
-        name,
-        description if isinstance(description, str) else "",
-        parameters if isinstance(parameters, dict) else {"type": "object", "properties": {}},
-    )

@@ -33,7 +33,9 @@ def spec_of(schema: object) -> ToolSpec:
 
     if not _NAME.fullmatch(name):
         shown = clean_text(name[:60])
-        raise BadToolSchema(f"no provider takes the name of its tool {shown!r}")
+        raise BadToolSchema(
+            f"its tool {shown!r} has a name not of 1 to 64 letters, digits, - and _"
+        )
 
     description = function.get("description")
     said = clean_text(description) if isinstance(description, str) else ""

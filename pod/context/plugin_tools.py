@@ -10,14 +10,14 @@ from typing import Any
 
 from attrs import frozen
 
+from worker.llm.types import ToolSpec
 from worker.threads import call_in_daemon_thread
 from worker.tools import Tool, render_output
 
 from .attempt import tried
+from .foreign_tools import BadToolSchema, spec_of
 from .plugin_hooks import taken_by
 from .registration import RegisteredTool
-
-_NOTHING: Mapping[str, object] = {"type": "object", "properties": {}}
 
 
 @frozen
@@ -31,6 +31,11 @@ class ToolSurroundings:
 
 def why_unavailable(tool: RegisteredTool, env: Mapping[str, str]) -> str:
     """Return why a tool cannot be offered, or nothing. It runs what the plugin checks by."""
+    try:
+        _spec(tool)
+    except BadToolSchema as error:
+        return str(error)
+
     missing = [name for name in tool.requires_env if not env.get(name)]
     if missing:
         return f"it needs the variable{'s' * (len(missing) > 1)} {', '.join(missing)}"
@@ -46,11 +51,11 @@ def why_unavailable(tool: RegisteredTool, env: Mapping[str, str]) -> str:
 
 
 def as_tool(registered: RegisteredTool, surroundings: ToolSurroundings) -> Tool:
-    """Return a registered tool as one that a Worker calls, in a thread of its own."""
-    function = registered.schema.get("function", registered.schema)
-    function = function if isinstance(function, Mapping) else {}
-    description = function.get("description") or registered.description
-    parameters = function.get("parameters")
+    """Return a registered tool as one that a Worker calls, in a thread of its own.
+
+    Raises `BadToolSchema` where it cannot be described to a model.
+    """
+    spec = _spec(registered)
 
     async def call(arguments: dict[str, Any]) -> Any:  # noqa: ANN401  rendered below
         def work() -> object:
@@ -59,8 +64,14 @@ def as_tool(registered: RegisteredTool, surroundings: ToolSurroundings) -> Tool:
 
         return render_output(await call_in_daemon_thread(work, name=f"tool-{registered.name}"))
 
-    schema = parameters if isinstance(parameters, Mapping) and parameters else _NOTHING
-    return Tool(registered.name, str(description or ""), schema, call)
+    return Tool(spec.name, spec.description, spec.parameters, call)
+
+
+def _spec(registered: RegisteredTool) -> ToolSpec:
+    function = registered.schema.get("function", registered.schema)
+    given = function if isinstance(function, Mapping) else {}
+    described = {"description": registered.description} if not given.get("description") else {}
+    return spec_of({**given, "name": registered.name, **described})
 
 
 def _answer(

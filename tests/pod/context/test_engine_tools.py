@@ -90,6 +90,9 @@ async def test_a_name_that_is_taken_stays_with_whoever_has_it_and_that_is_told()
         (None, "no name"),
         ({"name": "not a name"}, "letters"),
         ({"name": "x" * 65}, "letters"),
+        ({"name": "grep", "parameters": {"type": "array"}}, "no object"),
+        ({"name": "grep", "parameters": {"properties": {"a": {1, 2}}}}, "no JSON"),
+        ({"name": "grep", "parameters": {"default": float("nan")}}, "no JSON"),
     ],
 )
 async def test_what_is_no_tool_is_left_out_with_the_reason(schema: Any, why: str) -> None:

@@ -301,8 +301,8 @@ def handle_tool_call(self, tool_name, args, **kwargs):
         f"{problem}; it is left out"
         for problem in (
             "one of its tools has no name",
-            "no provider takes the name of its tool 'no way'",
-            f"no provider takes the name of its tool '{'x' * 60}'",
+            "its tool 'no way' has a name not of 1 to 64 letters, digits, - and _",
+            f"its tool '{'x' * 60}' has a name not of 1 to 64 letters, digits, - and _",
             "the parameters of its tool set are no JSON (TypeError)",
             "the parameters of its tool nan are no JSON (ValueError)",
             "the parameters of its tool loop are no JSON (ValueError)",
