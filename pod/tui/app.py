@@ -164,6 +164,12 @@ class View:
             cost=state.cost,
         )
 
+    def is_moving(self) -> bool:
+        """Tell whether anything is shown that changes by itself, such as seconds."""
+        now = self.state
+        waits = bool(now.calls or now.approvals or now.retry) or now.lost_ms is not None
+        return now.is_busy or waits or self._is_stopping
+
     def scene(self, rows: int, columns: int) -> tuple[ViewState, Scene]:
         """Return what is to be drawn now on so much room."""
         question = self._asking.question

@@ -28,6 +28,7 @@ _STYLES = {
     Tone.ERROR: "red",
 }
 _SUMMARY_LINES = 6
+_ASKED_LINES = 40
 _ARGUMENT_LINES = 1_000
 
 
@@ -108,8 +109,13 @@ def markdown(text: str) -> Markdown:
 
 
 def asked(text: str) -> Text:
-    """Return a prompt as it was typed."""
-    return Text("> " + "\n  ".join(showable(text).split("\n")), style="bold")
+    """Return a prompt as it was typed; of a long one that was pasted, the beginning."""
+    lines = showable(text).split("\n")
+    hidden = len(lines) - _ASKED_LINES
+    if hidden > 0:
+        lines = [*lines[:_ASKED_LINES], f"… {hidden} more lines"]
+
+    return Text("> " + "\n  ".join(lines), style="bold")
 
 
 def called(block: Called, columns: int) -> RenderableType:

@@ -216,8 +216,7 @@ class Screen:
         """Keep what counts seconds up to date."""
         while True:
             await asyncio.sleep(_TICK_S)
-            state, _ = listener.scene(1, self._columns())
-            if self._app is not None and _is_moving(state):
+            if self._app is not None and listener.is_moving():
                 self._app.invalidate()
 
     def _redraw(self) -> None:
@@ -240,12 +239,6 @@ class Screen:
 
     def _rows(self) -> int:
         return _size_of(self.stdout)().rows
-
-
-def _is_moving(state: ViewState) -> bool:
-    return bool(
-        state.is_busy or state.calls or state.approvals or state.retry or state.lost_ms is not None
-    )
 
 
 def _size_of(stdout: TextIO) -> Callable[[], Size]:

@@ -28,6 +28,9 @@ class Listener(Protocol):
     def ended(self) -> None:
         """Hear that no more is to come, and what came is still to be done."""
 
+    def is_moving(self) -> bool:
+        """Tell whether anything is shown that changes by itself, such as seconds."""
+
     def scene(self, rows: int, columns: int) -> tuple[ViewState, Scene]:
         """Return what is to be drawn now on so much room."""
 

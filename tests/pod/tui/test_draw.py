@@ -63,6 +63,11 @@ def test_a_long_summary_is_shortened_and_says_so() -> None:
     assert drawn(long) == ["  ✓ x", *(f"    {n}" for n in range(6)), "    … 14 more lines"]
 
 
+def test_of_a_long_pasted_prompt_the_beginning_is_shown() -> None:
+    shown = drawn(Asked("\n".join(str(n) for n in range(100))))
+    assert shown == ["> 0", *(f"  {n}" for n in range(1, 40)), "  … 60 more lines"]
+
+
 def test_a_call_to_decide_about_is_folded_with_a_mark() -> None:
     wanted = Wanted("bash", '{"command": "' + "x" * 50 + '"}', "it writes")
     assert drawn(wanted, columns=40) == [
