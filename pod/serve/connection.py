@@ -161,6 +161,29 @@ class Connection:
 
     def flush(self) -> None:
         """Send what the other end takes just now; the rest follows when it takes more."""
+        if not (self.is_blocked or self.is_closed):
+            alone = self.outbox.alone
+            if alone is None or not self._sent_at_once(alone):
+                self._send_all()
+
+    def _sent_at_once(self, record: Record) -> bool:
+        """Send the only line there is, as it mostly is; tell whether it went whole."""
+        try:
+            size = self.sock.send(record.line)
+        except OSError:
+            return False  # it is tried again, and heeded, with what else there is
+
+        if size < len(record.line):
+            self.outbox.sent(size)
+            return False
+
+        self.outbox.sent_alone()
+        if self._drained is not None or self.is_leaving or self.at_end:
+            self._on_drained()
+
+        return True
+
+    def _send_all(self) -> None:
         while self.outbox and not self.is_blocked and not self.is_closed:
             self._send_some()
 

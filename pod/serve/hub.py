@@ -205,10 +205,7 @@ class Hub:
         self.seq = envelope.seq
         record = record_of(envelope)
         self.ring.append(record)
-        for subscriber in tuple(self._subscribers.values()):
-            if subscriber.is_live and subscriber.wish.covers(record.event):
-                self._hand(subscriber, record)
-
+        self._hand_out(record)
         if self.meter.is_over:
             self._shed()
 
@@ -216,19 +213,26 @@ class Hub:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def _hand(self, subscriber: Subscriber, record: Record) -> None:
-        connection = subscriber.connection
-        if not connection.outbox.offer(record):
-            self._cut(subscriber, record)
-        elif connection.outbox.events >= _FLUSH_AT:
-            # A burst without a pause is no slowness of theirs.
-            connection.flush()
+    def _hand_out(self, record: Record) -> None:
+        event = record.event
+        # Written out: what is called here is called for every event and every subscriber.
+        for subscriber in tuple(self._subscribers.values()):
+            names = subscriber.wish.names
+            if not subscriber.is_live or (names is not None and event not in names):
+                continue
+
+            outbox = subscriber.connection.outbox
+            if not outbox.offer(record):
+                self._cut(subscriber, record)
+            elif outbox.events >= _FLUSH_AT:
+                # A burst without a pause is no slowness of theirs.
+                subscriber.connection.flush()
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        for subscriber in tuple(self._subscribers.values()):
-            if not subscriber.connection.is_blocked:
-                subscriber.connection.flush()
+        for connection in tuple(self._subscribers):
+            if not connection.is_blocked:
+                connection.flush()
 
     def _cut(self, subscriber: Subscriber, missed: Record) -> None:
         """End a subscription that fell too far behind, telling where it can be taken up."""
