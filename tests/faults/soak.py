@@ -32,9 +32,15 @@ NIGHT = {
     "TAILED_ENTRIES": 1_000_000,
     "TOOL_CRASHES": 5_000,
     "INDEXED_SESSIONS": 10_000,
+    "RECONNECTS": 1_000_000,
+    "STALLED_SUBSCRIBERS": 1_000,
+    "POD_RESTARTS": 300,
 }
 LIMIT_S = 12 * 3600
-ONE_OF_EACH = {"items", "steps_each", "slowest_ms", "us_each", "mib", "peak_mib", "sessions"}
+ONE_OF_EACH = {
+    *("items", "steps_each", "slowest_ms", "us_each", "mib", "peak_mib", "sessions"),
+    *("stalled", "p99_us"),
+}
 """Counts that are the same, or the largest, for all that report them; the others are added up."""
 
 
