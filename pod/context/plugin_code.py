@@ -17,10 +17,8 @@ from types import ModuleType
 from . import hermes
 from .attempt import tried
 from .discovery import EngineInfo
+from .hermes.runtime import PLUGINS_PACKAGE as NAMESPACE
 from .plugin_options import PluginOptions, made_with
-
-NAMESPACE = "pod_plugins"
-"""The package that folders of plugins are imported under."""
 
 _importing = threading.Lock()
 _locks: dict[str, threading.RLock] = {}

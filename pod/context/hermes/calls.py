@@ -10,8 +10,12 @@ from worker.llm.types import RequestOptions
 from .chat_shapes import Completion, llm_request
 from .completion import DEFAULT_TIMEOUT_S, CallRefused, PluginCall
 from .config import config_at
-from .runtime import HermesRuntime, current_runtime
+from .runtime import HermesRuntime, current_runtime, is_ambiguous
 
+_WHICH_POD = (
+    "several pods of this process have this engine, and a thread that it started by itself belongs "
+    "to none of them: start it with contextvars.copy_context().run"
+)
 _NO_POD = (
     "call_llm needs a running pod, and there is none: outside of a pod there is no model to ask "
     "(pod.context.hermes.install() alone gives none)"
@@ -28,7 +32,8 @@ def call_llm(task: str | None = None, *, messages: Sequence[Any], **asked: Any) 
     nothing.
 
     Raises:
-        CallRefused: There is no pod, or it has ended; or this is its event loop.
+        CallRefused: There is no pod, or it has ended; or which one is meant cannot be told; or this
+            is its event loop.
         TimeoutError: No answer within `timeout`, that of the task, or 120 seconds.
         ValueError: `messages` cannot be sent, or `stream` is asked for.
         WorkerError: The provider failed.
@@ -54,6 +59,9 @@ def _runtime() -> HermesRuntime:
     runtime = current_runtime()
     if runtime is None:
         raise CallRefused(_NO_POD)
+
+    if is_ambiguous():
+        raise CallRefused(_WHICH_POD)
 
     return runtime
 

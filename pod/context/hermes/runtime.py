@@ -1,16 +1,18 @@
 """What served modules work with: one runtime a pod, found by the context of the call.
 
 The host of an engine enters `use_runtime` around every call into it. A thread that a plugin starts
-by itself has no such context: it gets the runtime of the pod that was activated last.
+by itself has no such context: whose it is, is told by the plugin's modules on its stack.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from types import FrameType
 
 from attrs import define, field
 
@@ -19,6 +21,9 @@ from worker.llm.types import Usage
 
 from .completion import Completions
 from .plugin_slots import PluginManager
+
+PLUGINS_PACKAGE = "pod_plugins"
+"""The package that folders of plugins are imported under: each as its name and a digest."""
 
 
 def _nowhere() -> str:
@@ -64,13 +69,47 @@ def use_runtime(runtime: HermesRuntime) -> Iterator[HermesRuntime]:
 
 
 def current_runtime() -> HermesRuntime | None:
-    """Return the runtime of this call; outside of any, that of the pod activated last, or None."""
+    """Return the runtime of this call, or None where there is none.
+
+    A thread without a context gets that of the pod which was activated last, of those with the
+    plugin that calls: they have the same home and, as a rule, the same configuration.
+    """
     entered = _entered.get()
     if entered is not None:
         return entered
 
+    candidates = _candidates()
+    return candidates[-1] if candidates else None
+
+
+def is_ambiguous() -> bool:
+    """Tell whether this call could be that of several pods, which may ask different providers."""
+    return _entered.get() is None and len(_candidates()) > 1
+
+
+def _candidates() -> list[HermesRuntime]:
     with _lock:
-        return _activated[-1] if _activated else None
+        activated = list(_activated)
+
+    if len(activated) < 2:
+        return activated
+
+    callers = _plugins_on_the_stack()
+    return [one for one in activated if one.engine.replace(".", "_") in callers] or activated
+
+
+def _plugins_on_the_stack() -> set[str]:
+    """Return the folders of the plugins whose code has led to this call."""
+    folders = set()
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001  inspect.stack() reads source files
+    while frame is not None:
+        package, _, rest = str(frame.f_globals.get("__name__", "")).partition(".")
+        if package == PLUGINS_PACKAGE:
+            folders.add(rest.partition(".")[0].rpartition("_")[0])
+
+        frame = frame.f_back
+
+    return folders
 
 
 def activate(runtime: HermesRuntime) -> None:

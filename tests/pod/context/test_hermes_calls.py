@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pytest
 from manifests.schema_provider import FallbackProvider
 from pod.compaction.plan import CompactionError
 from pod.compaction.summarizer import Summarizer
+from pod.context.hermes import install
 from pod.context.hermes.calls import async_call_llm, call_llm
 from pod.context.hermes.clients import TaskClients
 from pod.context.hermes.completion import CallRefused, Completions
 from pod.context.hermes.config import default_config
 from pod.context.hermes.runtime import (
+    PLUGINS_PACKAGE,
     HermesRuntime,
     activate,
     current_runtime,
@@ -343,3 +346,62 @@ async def test_one_script_or_file_has_no_other_model() -> None:
     some = Clients("scripted")
     assert some.clients("", "anything") is some.own
     assert not some.built
+
+
+# What a plugin's folder is imported as: its thread asks from a module of that name.
+ASKING = """
+import threading
+from agent.auxiliary_client import call_llm
+
+def ask(said):
+    def work():
+        try:
+            answer = call_llm(messages=[{"role": "user", "content": "hello"}])
+            said.append(answer.choices[0].message.content)
+        except Exception as error:
+            said.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(10)
+"""
+
+
+def asking(name: str) -> Callable[[list[object]], None]:
+    install()
+    module: dict[str, Any] = {"__name__": f"{PLUGINS_PACKAGE}.{name}_0123abcd"}
+    exec(ASKING, module)
+    ask: Callable[[list[object]], None] = module["ask"]
+    return ask
+
+
+async def test_a_thread_of_a_plugins_own_asks_the_pod_that_has_the_plugin() -> None:
+    runtimes = [
+        runtime_of(ScriptedClient([{"text": f"I am {name}"}]), name) for name in ("one", "t.wo")
+    ]
+    said: list[object] = []
+    with ExitStack() as undo:
+        for runtime in runtimes:
+            activate(runtime)
+            undo.callback(deactivate, runtime)
+
+        for name in ("one", "t_wo"):
+            await asyncio.to_thread(asking(name), said)
+
+    assert said == ["I am one", "I am t.wo"]
+
+
+async def test_of_two_pods_with_the_plugin_none_is_asked_for_the_other() -> None:
+    runtimes = [runtime_of(ScriptedClient([{"text": "mine"}]), "both") for _ in range(2)]
+    said: list[object] = []
+    with ExitStack() as undo:
+        for runtime in runtimes:
+            activate(runtime)
+            undo.callback(deactivate, runtime)
+
+        await asyncio.to_thread(asking("both"), said)
+
+    (error,) = said
+    assert isinstance(error, CallRefused)
+    assert "copy_context" in str(error)
+    assert [runtime.completions.requests for runtime in runtimes] == [0, 0]
