@@ -434,6 +434,8 @@ export interface ApproveParams {
 export interface CommandsAnswer {
   /** By name, without the slash: what each does. */
   commands: Record<string, string>;
+  /** By name: how its arguments are written, of those that say so. */
+  hints: Record<string, string>;
 }
 
 /** Run a slash command of the context engine. */

@@ -170,8 +170,10 @@ class _Request:
                 return False
 
             if not self.words:
-                known = caller.call("engine_commands")["commands"]
-                self._list({name: EngineCommand(name, said) for name, said in known.items()})
+                known = caller.call("engine_commands")
+                hints = known.get("hints", {})
+                commands = known["commands"].items()
+                self._list({n: EngineCommand(n, said, hints.get(n, "")) for n, said in commands})
                 return True
 
             asked = {"name": self.words[0], "args": " ".join(self.words[1:])}

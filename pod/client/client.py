@@ -387,7 +387,10 @@ class PodClient:
         from pod.context.plugin_commands import EngineCommand
 
         offered = self._feed.mirror.commands
-        return {name: EngineCommand(name, said) for name, said in offered.items()}
+        return {
+            name: EngineCommand(name, said, offered.hints.get(name, ""))
+            for name, said in offered.commands.items()
+        }
 
     async def engine_command(self, name: str, args: str = "") -> str:
         """Run a slash command that the engine's plugin registered; returns what it has to say."""

@@ -67,8 +67,8 @@ class Mirror:
     _meanwhile: list[Envelope] | None = field(default=None, init=False)
     """What was taken in while a newer status is asked for."""
     _refreshing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
-    commands: dict[str, str] = field(factory=dict, init=False)
-    """What the engine's own slash commands do, by name."""
+    commands: CommandsAnswer = field(default=CommandsAnswer(commands={}), init=False)
+    """The engine's own slash commands."""
     manifest: str = field(default="", init=False)
     """The path of the manifest that the pod was launched from."""
 
@@ -176,8 +176,8 @@ class Mirror:
                 return session_id, tuple(items)
 
 
-async def _commands(ask: Ask) -> dict[str, str]:
-    return dict(read(CommandsAnswer, await ask("engine_commands", {})).commands)
+async def _commands(ask: Ask) -> CommandsAnswer:
+    return read(CommandsAnswer, await ask("engine_commands", {}))
 
 
 def _item(value: dict[str, Any]) -> Item:

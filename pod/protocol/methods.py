@@ -245,6 +245,8 @@ class CommandsAnswer(Answer):
 
     commands: dict[str, str]
     """By name, without the slash: what each does."""
+    hints: dict[str, str] = {}
+    """By name: how its arguments are written, of those that say so."""
 
 
 class CommandParams(Params):

@@ -225,7 +225,10 @@ class Dispatcher:
     async def _engine_commands(self, _: methods.NoParams, __: Connection) -> Answer:
         offered = self.pod.engine_commands()
         return methods.CommandsAnswer(
-            commands={name: command.description for name, command in offered.items()}
+            commands={name: command.description for name, command in offered.items()},
+            hints={
+                name: command.args_hint for name, command in offered.items() if command.args_hint
+            },
         )
 
     async def _engine_command(self, params: methods.CommandParams, _: Connection) -> Answer:

@@ -337,7 +337,7 @@ def test_a_pod_that_is_served_is_asked_itself(desk: Desk) -> None:
         done = desk.pod("engines", "command", "calm", "calm", "a b", *arguments)
         assert (done.exit_code, done.stdout) == (0, f"['{log.stem}'] a b\n")
         done = desk.pod("engines", "command", "calm", *arguments)
-        assert done.stdout.splitlines()[0].split() == ["/calm", "How", "calm", "it", "is."]
+        assert done.stdout.splitlines()[0] == "/calm [status]   How calm it is."
         done = desk.pod("engines", "command", "calm", "fails", *arguments)
         assert (done.exit_code, done.stdout) == (1, "")
         assert "/fails of the engine calm failed: ZeroDivisionError" in done.stderr

@@ -228,7 +228,7 @@ async def test_what_cannot_be_done_is_answered_with_what_to_do(
             error = await client.refused(method, **params)
             assert error["code"] == code
             assert said in error["message"] + error.get("hint", "")
-            assert await client.call("engine_commands") == {"commands": {}}
+            assert await client.call("engine_commands") == {"commands": {}, "hints": {}}
 
 
 async def test_lines_that_are_no_requests_harm_nobody(home: Path) -> None:
