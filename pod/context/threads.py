@@ -146,12 +146,12 @@ class EngineThread:
         self.close()
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def tell(_: Future[None]) -> None:
+        def tell() -> None:
             # A thread that ends after the loop has nobody to tell.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(ended.set)
 
-        self._ended.add_done_callback(tell)
+        self.when_ended(tell)
         try:
             async with asyncio.timeout(timeout_s):
                 await ended.wait()
@@ -280,11 +280,13 @@ class CompactionPool:
         under limits with `Fence.wait`.
         """
         slot = self.reserve()
-        return None if slot is None else _run_alone(slot, function)
+        if slot is None:
+            return None
 
-    async def submit_when_free(self, function: Callable[[], T]) -> Future[T]:
-        """Wait for a slot, first come first served, begin `function` and return its future."""
-        return _run_alone(await self.reserve_when_free(), function)
+        try:
+            return slot.run(function)
+        finally:
+            slot.let_go()
 
     def _release(self) -> None:
         with self._lock:
@@ -301,13 +303,6 @@ class CompactionPool:
                 return
 
         self._release()
-
-
-def _run_alone(slot: Slot, function: Callable[[], T]) -> Future[T]:
-    try:
-        return slot.run(function)
-    finally:
-        slot.let_go()
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,7 @@ from pod.context.threads import CompactionPool, EngineThread, compaction_pool
 
 pytestmark = pytest.mark.anyio
 
+T = TypeVar("T")
 number = contextvars.ContextVar("number", default=0)
 
 
@@ -32,6 +34,15 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 def fail(error: Exception) -> None:
     raise AssertionError(error)
+
+
+async def begun(pool: CompactionPool, function: Callable[[], T]) -> Future[T]:
+    """Wait for a slot, and begin in it."""
+    slot = await pool.reserve_when_free()
+    try:
+        return slot.run(function)
+    finally:
+        slot.let_go()
 
 
 # ------------------------------------------------------------------ the engine's thread
@@ -214,7 +225,7 @@ async def test_who_waits_for_a_slot_gets_it_in_order_and_before_newcomers() -> N
 
     async def overflow(n: int) -> None:
         number.set(n)
-        future = await pool.submit_when_free(lambda: order.append(number.get()))
+        future = await begun(pool, lambda: order.append(number.get()))
         await asyncio.wrap_future(future)
 
     waiting = [asyncio.create_task(overflow(n)) for n in range(3)]
@@ -229,8 +240,8 @@ async def test_who_waits_for_a_slot_gets_it_in_order_and_before_newcomers() -> N
 async def test_a_slot_is_not_lost_with_one_who_stopped_waiting() -> None:
     pool, gate = CompactionPool(workers=1), Gate()
     assert pool.try_submit(gate) is not None
-    first = asyncio.create_task(pool.submit_when_free(lambda: 1))
-    second = asyncio.create_task(pool.submit_when_free(lambda: 2))
+    first = asyncio.create_task(begun(pool, lambda: 1))
+    second = asyncio.create_task(begun(pool, lambda: 2))
     await asyncio.sleep(0.02)
     first.cancel()
     gate.opened.set()
@@ -245,7 +256,7 @@ async def test_a_slot_is_not_lost_with_one_who_stopped_waiting() -> None:
 async def test_a_slot_given_to_one_who_is_cancelled_at_that_moment_is_free_again() -> None:
     pool, gate = CompactionPool(workers=1), Gate()
     running = pool.try_submit(gate)
-    waiting = asyncio.create_task(pool.submit_when_free(lambda: 1))
+    waiting = asyncio.create_task(begun(pool, lambda: 1))
     await asyncio.sleep(0.02)
     gate.opened.set()
     assert running is not None
