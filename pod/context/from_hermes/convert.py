@@ -89,7 +89,20 @@ class _Conversion:
         self._memory(made.table("memory"))
         self._mcp(made)
         self._left_out(made)
+        self._without_secrets(made)
         return made
+
+    def _without_secrets(self, made: Document) -> None:
+        """Take out what looks like a key, wherever it stood; a manifest without it is a mistake."""
+        for table in made.tables:
+            for line in [line for line in table.lines if _has_key_in(line.value)]:
+                table.lines.remove(line)
+                what = "would be what looks like a key, which is not copied"
+                self.config.mistakes.append(Mistake(f"{table.name}.{line.key}", what))
+
+            table.notes[:] = map(mask_token_shapes, table.notes)
+
+        made.foot[:] = map(mask_token_shapes, made.foot)
 
     # ------------------------------------------------------------------ the model
 
@@ -345,6 +358,18 @@ class _Conversion:
         rest = [key for key in config.unused() if not key.startswith("_")]
         if rest:
             made.foot.append(f"not carried over: {', '.join(rest)}")
+
+
+def _has_key_in(value: object) -> bool:
+    match value:
+        case str():
+            return _is_secret(value)
+        case Mapping():
+            return any(_has_key_in(inner) for pair in value.items() for inner in pair)
+        case list() | tuple():
+            return any(map(_has_key_in, value))
+        case _:
+            return False
 
 
 def _is_secret(text: str) -> bool:

@@ -460,6 +460,11 @@ SECRET = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
         MODEL + f"agent: {{reasoning_effort: {SECRET}}}",
         MODEL + f"compression: {{threshold: {SECRET}}}",
         f"model: {{default: m, provider: {SECRET}}}",
+        f"model: {SECRET}",
+        f"model: {{default: m, base_url: http://h/{SECRET}}}",
+        MODEL + f"compression: {{model_thresholds: {{{SECRET}: 0.5}}}}",
+        MODEL + f"{SECRET}: 1",
+        MODEL + f"mcp_servers: {{{SECRET}: {{}}}}",
         f"model: {{default: m, base_url: {SECRET}}}",
     ],
 )
