@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,8 @@ from typing import Any, Self
 import pytest
 
 from pod.home import Home
-from pod.serve import Places, reachable
+from pod.serve import AlreadyServed, Places, ensure_run_folder, reachable
+from pod.serve.claim import claim
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.desk import ROOT, Desk, events, until
 from tests.pod.pods import chat, kinds
@@ -327,6 +330,54 @@ def test_one_that_is_still_being_launched_can_be_stopped(desk: Desk) -> None:
         assert stopped.exit_code == 0, stopped.output
         assert process.wait(5) == 128 + signal.SIGTERM
         assert not places(desk).lock.exists()
+
+
+def test_when_no_more_clients_fit_those_that_are_there_stay(desk: Desk) -> None:
+    with foreground(desk, desk.scripted({"deltas": ["Yes."]})) as process:
+        first = Wire(places(desk).socket)
+        opened = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (opened + 3, opened + 3))
+        fitting = [Wire(places(desk).socket) for _ in range(3)]
+        late = socket.socket(socket.AF_UNIX)
+        with reachable(places(desk).socket) as path:
+            late.connect(path)
+
+        assert first.call("ping")
+        assert fitting[-1].call("ping")
+        fitting[0].__exit__()
+        late.settimeout(5)
+        assert b"hello" in late.recv(1_000), "it waits, and comes in when there is room"
+        late.close()
+        for wire in (first, *fitting[1:]):
+            wire.__exit__()
+
+
+def test_a_child_that_is_forked_does_not_hold_the_name(desk: Desk) -> None:
+    folder = ensure_run_folder(Home(desk.home))
+    code = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from pod.serve.claim import claim\n"
+        "from pod.serve.places import Places\n"
+        f"held = claim(Places(Path({str(folder)!r}), 'probe'))\n"
+        "pid = os.fork()\n"
+        "pid and print(pid, flush=True)\n"
+        "time.sleep(30)\n"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=desk.environment(), stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.stdout.readline()
+        try:
+            with pytest.raises(AlreadyServed):
+                claim(places(desk))
+
+            parent.kill()
+            parent.wait(5)
+            claim(places(desk)).release()
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_a_log_is_followed_to_the_end_of_the_pod(desk: Desk) -> None:

@@ -9,9 +9,20 @@ from typing import Any
 
 import pytest
 
+from pod.protocol import ApprovalRequest
 from pod.serve.ring import Ring
 from tests.fake_provider import Asked, Say, serving
-from tests.pod.pods import BIG_TOOL, COMPACT, chat, kinds, living, manifest, prose
+from tests.pod.pods import (
+    BIG_TOOL,
+    COMPACT,
+    chat,
+    kinds,
+    living,
+    manifest,
+    prose,
+    summary,
+    user_texts,
+)
 from tests.pod.serve.clients import Client, Line, Scene, serving_pod
 
 pytestmark = pytest.mark.anyio
@@ -19,6 +30,7 @@ pytestmark = pytest.mark.anyio
 TRANSIENT = {
     *("run_start", "status", "turn_start", "request_start", "text_delta", "reasoning_delta"),
     *("tool_call_start", "tool_call_args_delta", "retry", "alert", "engine_notice", "error"),
+    "approval_request",
 }
 TOOLS = COMPACT + BIG_TOOL
 
@@ -37,7 +49,7 @@ def durable(events: Sequence[Line]) -> list[Line]:
 
 
 def stripped(event: Line) -> Line:
-    data = {k: v for k, v in event["data"].items() if k not in {"error", "focus"}}
+    data = {k: v for k, v in event["data"].items() if k not in {"error", "focus", "message"}}
     return {**event, "data": data}
 
 
@@ -123,6 +135,68 @@ async def test_what_is_no_longer_held_comes_from_the_log(home: Path, held: int) 
                 again = [e for e in rest if e["seq"] < first_held]
                 assert [stripped(e) for e in again] == durable(missed)
                 assert [e for e in rest if e["seq"] >= first_held] == events[first_held - 1 :]
+
+
+EVERYTHING = """[compaction]
+compact_threshold = 12000
+compact_request_threshold = 16000
+compact_retained_turns = 2
+prune_protected_turns = 1
+prune_min_savings = 1000
+[permissions]
+tools = { big = "ask" }
+"""
+
+
+async def test_every_durable_event_is_told_again_as_it_was(home: Path) -> None:
+    """Tools, approvals, Prune, compactions after a run and in it, failures, runs that end badly."""
+    refused: list[bool] = []
+
+    def summaries(_: Asked, number: int) -> Say:
+        return Say("no sections") if number <= 2 else Say(summary())
+
+    def answers(asked: Asked, number: int) -> Say:
+        if "FAIL" in user_texts(asked)[-1]:
+            return Say(status=400, error="no")
+
+        return busy(asked, number)
+
+    with serving(chat(answers, summaries)) as served:
+        path = manifest(home, served.base_url, EVERYTHING + BIG_TOOL)
+        async with serving_pod(path, home) as scene:
+            hub = scene.server.hub
+            hub.ring = Ring(hub.meter, max_events=1)
+            client = await scene.subscriber()
+
+            def decide(request: ApprovalRequest) -> None:
+                refused.append(len(refused) % 3 == 2)
+                decision: Any = "deny" if refused[-1] else "allow"
+                asyncio.get_running_loop().call_soon(
+                    lambda: scene.pod.approve(request.call_id, decision, by="ada")
+                )
+
+            scene.pod.on(ApprovalRequest, decide)
+            for prompt in ("one", "two", "FAIL", "three", "four", "five", "six"):
+                await client.run(prompt)
+                await scene.pod.idle()
+
+            client.send("run", input="cancelled")
+            client.send("cancel")
+            await client.event("run_end")
+            await client.call("compact")
+            await client.call("new")
+            await client.run("seven")
+            last = await client.event("status")
+            done = [e["data"] for e in client.events if e["event"] == "compaction_done"]
+            assert {one["trigger"] for one in done} >= {"threshold", "request_threshold"}
+            names = set(client.names)
+            assert names >= {
+                *("prune_applied", "compaction_failed", "compaction_done", "approval_resolved"),
+                *("tool_result", "tool_call_done", "usage", "session_changed"),
+            }
+            _, rest = await replayed(scene, last["seq"], from_seq=1)
+            again = [stripped(e) for e in rest[:-1]]
+            assert again == durable(client.events)
 
 
 async def test_a_launch_that_is_over_comes_from_the_log(home: Path) -> None:

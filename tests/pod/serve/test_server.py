@@ -6,15 +6,19 @@ import asyncio
 import json
 import stat
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from pod.protocol.methods import METHODS
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.full_disk import files_no_larger_than
 from tests.pod.pods import chat, logs, manifest, prose
-from tests.pod.serve.clients import serving_pod
+from tests.pod.serve.clients import Scene, serving_pod
 
 pytestmark = pytest.mark.anyio
 
@@ -242,6 +246,49 @@ async def test_lines_that_are_no_requests_harm_nobody(home: Path) -> None:
             assert all("error" in line for line in got)
             assert (await client.call("ping"))["launch"]
             await other.run("hello")
+
+
+def any_requests() -> st.SearchStrategy[list[bytes]]:
+    """Lines of any kind: bytes, JSON, requests with any method and parameters."""
+    scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    values = st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=6,
+    )
+    fields = sorted({name for m in METHODS.values() for name in m.params.model_fields})
+    params = st.dictionaries(st.sampled_from(fields), values, max_size=3)
+    harmless = sorted(set(METHODS) - {"shutdown", "run", "resume", "idle"})
+    requests = st.fixed_dictionaries(
+        {"id": values, "method": st.sampled_from(harmless) | st.text(max_size=8)},
+        optional={"params": params | values},
+    )
+    as_json = (values | requests).map(lambda value: json.dumps(value).encode())
+    return st.lists(as_json | st.binary(max_size=30), max_size=12)
+
+
+@given(lines=any_requests())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_whatever_is_sent_it_is_answered_and_harms_nobody(
+    scene_of_all: Scene, caplog: pytest.LogCaptureFixture, lines: list[bytes]
+) -> None:
+    client, other = await scene_of_all.client(), await scene_of_all.client()
+    client.write(b"\n".join(lines) + b'\n{"id":"last one","method":"ping"}\n')
+    await client.until(lambda line: line.get("id") == "last one")
+    answers = [line for line in client.lines if "ok" in line or "error" in line]
+    assert all("id" in line for line in answers)
+    assert not [a for a in answers if a.get("error", {}).get("code") == "internal"]
+    assert await other.call("ping")
+    client.close()
+    other.close()
+    assert not caplog.records
+
+
+@pytest.fixture
+async def scene_of_all(home: Path) -> AsyncIterator[Scene]:
+    with serving(chat(short)) as served:
+        async with serving_pod(manifest(home, served.base_url), home) as scene:
+            yield scene
 
 
 async def test_a_line_may_come_in_pieces_and_several_at_once(home: Path) -> None:
