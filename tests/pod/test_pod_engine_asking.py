@@ -323,7 +323,7 @@ async def test_without_a_place_in_the_pool_it_is_put_off_and_nothing_failed(home
 
     pool = compaction_pool()
     with serving(chat(script)) as served:
-        extra = BIG_TOOL + USE + "timeout_seconds = 0.3\n"
+        extra = BIG_TOOL + USE + "timeout_seconds = 1\n"
         async with living(manifest(home, served.base_url, extra), home) as story:
             await story.turns("one", "two")
             engine.wants = lambda _: True

@@ -162,7 +162,7 @@ async def test_silence_for_too_long_ends_an_attempt_and_its_late_result_is_refus
 
 async def test_signs_of_life_keep_an_attempt_going_up_to_the_ceiling() -> None:
     engine = Slow()
-    host, _ = hosting(engine, idle_s=0.15, ceiling_s=0.6)
+    host, _ = hosting(engine, idle_s=0.5, ceiling_s=1.0)
 
     async def touch() -> None:
         while True:
@@ -171,37 +171,37 @@ async def test_signs_of_life_keep_an_attempt_going_up_to_the_ceiling() -> None:
 
     touching = asyncio.create_task(touch())
     began = time.monotonic()
-    with pytest.raises(CompactionError, match=r"was not done after 0\.6 s"):
+    with pytest.raises(CompactionError, match="was not done after 1 s"):
         await planned(host, asking())
 
-    assert time.monotonic() - began >= 0.6
+    assert time.monotonic() - began >= 1.0
     touching.cancel()
     engine.go.set()
 
 
 async def test_a_ceiling_below_the_silence_that_is_allowed_is_that() -> None:
     engine = Slow()
-    host, _ = hosting(engine, idle_s=0.3, ceiling_s=0.01)
+    host, _ = hosting(engine, idle_s=2.0, ceiling_s=0.01)
     asyncio.get_running_loop().call_later(0.1, engine.go.set)
     assert len((await planned(host, asking())).history) == 2
 
 
 async def test_a_commit_that_has_begun_is_not_given_up() -> None:
-    host, _ = hosting(Recorder(), idle_s=0.05)
+    host, _ = hosting(Recorder(), idle_s=0.5)
     async with attempt_of(host) as attempt:
         await host.make_plan(attempt, asking())
         attempt.begin_commit()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         assert not attempt.fence.cancel()
         with pytest.raises(CompactionError, match="begun already"):
             attempt.begin_commit()
 
 
 async def test_a_result_whose_time_ran_out_before_the_commit_is_refused() -> None:
-    host, _ = hosting(Recorder(), idle_s=0.05, ceiling_s=0.05)
+    host, _ = hosting(Recorder(), idle_s=0.5, ceiling_s=0.5)
     async with attempt_of(host) as attempt:
         await host.make_plan(attempt, asking())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.6)
         with pytest.raises(CompactionError, match="given up") as caught:
             attempt.begin_commit()
 
