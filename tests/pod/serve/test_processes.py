@@ -368,7 +368,6 @@ def test_a_child_that_is_forked_does_not_hold_the_name(desk: Desk) -> None:
     with subprocess.Popen(command, env=desk.environment(), stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        parent.stdout.readline()
         try:
             with pytest.raises(AlreadyServed):
                 claim(places(desk))
