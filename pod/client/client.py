@@ -131,7 +131,7 @@ class PodClient:
         self._keeper = asyncio.create_task(self._feed.keep_fresh(self._link), name="pod-mirror")
         try:
             await self._link.start()
-        except BaseException:
+        except BaseException:  # a cancellation too: no task and no socket stays behind
             await self.aclose()
             raise
 

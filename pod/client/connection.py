@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
                 connection.close(message)
 
             raise ConnectionLost(message, hint="is it stopped? see: pod ps") from None
-        except BaseException:
+        except BaseException:  # a cancellation too: no socket stays behind
             if connection is not None:
                 connection.close("given up")
 
@@ -258,7 +258,7 @@ async def _connected(path: Path) -> socket.socket:
             message = f"cannot connect to {path}: {error.strerror or error}"
 
         raise NotServed(message, hint="start it: pod serve MANIFEST; list: pod ps") from error
-    except BaseException:
+    except BaseException:  # a cancellation too
         sock.close()
         raise
 

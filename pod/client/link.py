@@ -128,7 +128,7 @@ class Link:
         self._task = asyncio.create_task(self._keep(), name="pod-client-link")
         try:
             await self.ready()
-        except BaseException:
+        except BaseException:  # a cancellation too: no task stays behind
             await self.aclose()
             raise
 
@@ -182,7 +182,7 @@ class Link:
         except asyncio.CancelledError:
             raise
         # The supervision point of the link: whoever waits for it must hear of its end.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  it is told to them
             _log.exception("the connection to a pod failed")
             self._end(error)
 
@@ -383,6 +383,11 @@ class Link:
         elif self._opening is not None:
             self._opening.close(why)
 
+    async def _worked_on(self, is_enough: Callable[[int], bool]) -> None:
+        """Return once no more events wait to be read than is fine."""
+        while not is_enough(self.owner.backlog()):  # noqa: ASYNC110  to tell of each would cost more
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
     async def _slow_down(self) -> None:
         """Read nothing until what was read is worked on, for a while: then somebody is cut off.
 
@@ -396,12 +401,10 @@ class Link:
 
             connection.pause()
             until = self._clock() + STALL_S
-            # Looked at now and then: telling of every event that is read would cost each of them.
-            while self.owner.backlog() > READ_AHEAD // 2 and self._clock() < until:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_AGAIN_S)
-
+            await self._worked_on(
+                lambda waiting: waiting <= READ_AHEAD // 2 or self._clock() >= until
+            )
             connection.go_on()
-            while self.owner.backlog() > READ_AHEAD and not connection.is_lost:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_AGAIN_S)
+            await self._worked_on(lambda waiting: waiting <= READ_AHEAD or connection.is_lost)
         finally:
             self._brake = None

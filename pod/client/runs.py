@@ -92,13 +92,15 @@ class RemoteRuns:
         watch = RunWatch()
         self.feed.runs.add(watch)
         beginning = asyncio.ensure_future(self._begin(method, params, watch))
+        # Whoever was cancelled meanwhile does not hear how it came out.
+        beginning.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             await asyncio.shield(beginning)
             end = await watch.ended()
         except asyncio.CancelledError:
             self.soon(self._cancel_once_begun(beginning, watch), "cancel a run")
             raise
-        except BaseException:
+        except PodError:
             self.feed.runs.discard(watch)
             raise
 

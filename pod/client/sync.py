@@ -153,7 +153,7 @@ class SyncPodClient:
 
         try:
             self._wait(self._client.start)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: no thread stays behind
             self.close()
             raise
 
