@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ def detach(options: RunOptions, name: str, home: Home) -> int:
         os.close(log)
         os.close(writing)
 
-    said = _read_all(reading)
+    said = _waited_for(pid, reading)
     if said:
         _tell(name, said)
         return 0
@@ -102,6 +103,18 @@ def _open_log(path: Path) -> tuple[int, int]:
 
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     return number, os.fstat(number).st_size
+
+
+def _waited_for(pid: int, reading: int) -> bytes:
+    """Return what the pod says when it is served; nothing where it has ended."""
+    try:
+        return _read_all(reading)
+    except KeyboardInterrupt:
+        # Whoever gives up waiting does not want it any more. It is not ended by the terminal.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+        raise
 
 
 def _read_all(number: int) -> bytes:

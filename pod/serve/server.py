@@ -19,6 +19,7 @@ from attrs import define, field
 from pod.failures import EXPECTED_ERRORS
 from pod.pod import Pod
 from pod.protocol.events import ErrorInfo
+from pod.protocol.methods import Answer
 from pod.protocol.wire import (
     HEARTBEAT_S,
     MAX_REQUEST_BYTES,
@@ -336,9 +337,8 @@ class PodServer:
             then()
 
 
-def _plain(answer: Any) -> dict[str, Any]:  # noqa: ANN401  a model
-    plain: dict[str, Any] = answer.model_dump()
-    return plain
+def _plain(answer: Answer) -> dict[str, Any]:
+    return answer.model_dump()
 
 
 @cache

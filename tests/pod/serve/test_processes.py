@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any, Self
 
 import pytest
@@ -235,8 +236,6 @@ def test_a_stale_socket_without_a_lock_is_no_obstacle(desk: Desk) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_well_also_in_the_middle_of_a_run(desk: Desk, number: int) -> None:
-    from threading import Event
-
     go_on = Event()
     with serving(chat(lambda _asked, _n: Say("slow", wait=go_on))) as served:
         manifest = desk.manifest(served.base_url)
@@ -330,6 +329,44 @@ def test_one_that_is_still_being_launched_can_be_stopped(desk: Desk) -> None:
         assert stopped.exit_code == 0, stopped.output
         assert process.wait(5) == 128 + signal.SIGTERM
         assert not places(desk).lock.exists()
+
+
+def test_giving_up_to_wait_for_a_launch_ends_it(desk: Desk) -> None:
+    manifest = desk.write(
+        "probe.toml",
+        '[pod]\nname = "probe"\n[provider]\nkind = "openai_compatible"\nmodel = "m"\n'
+        'base_url = "http://127.0.0.1:9/v1"\napi_key_command = "sleep 30"\n',
+    )
+    with desk.start("serve", manifest) as process:
+        until(lambda: desk.pod("ps").stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 130
+        until(lambda: not desk.pod("ps").stdout)
+
+
+def test_told_to_wait_stopping_waits_for_the_run(desk: Desk) -> None:
+    go_on = Event()
+    with serving(chat(lambda _asked, _n: Say("slow", wait=go_on))) as served:
+        manifest = desk.manifest(served.base_url)
+        with foreground(desk, manifest) as process, Wire(places(desk).socket) as wire:
+            wire.call("subscribe")
+            wire.call("run", input="one")
+            wire.until("text_delta")
+            with desk.start("stop", "probe", "--wait") as stopping:
+                until(lambda: _is_closing(desk))
+                assert stopping.poll() is None
+                assert json.loads(desk.pod("ps", "--json").stdout)[0]["state"] == "running"
+                go_on.set()
+                assert wire.until("run_end")[-1]["data"]["outcome"] == "finished"
+                assert stopping.wait(10) == 0
+
+            assert process.wait(5) == 0
+
+
+def _is_closing(desk: Desk) -> bool:
+    """Whether the pod takes nothing new."""
+    refused = desk.pod("send", "probe", "run", "input=two")
+    return "is being shut down" in refused.stderr
 
 
 def test_when_no_more_clients_fit_those_that_are_there_stay(desk: Desk) -> None:
