@@ -285,7 +285,8 @@ def said(error: BaseException) -> str:
     if isinstance(error, EngineInterrupted) and error.__cause__ is not None:
         error = error.__cause__
 
-    text = " ".join(str(error).split())
+    raised = error
+    text, _ = tried(lambda: " ".join(str(raised).split()))
     name = type(error).__name__
     return f"{name}: {text[:200]}" if text else name
 

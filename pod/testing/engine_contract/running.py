@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,11 +13,13 @@ from pod.context.attempt import tried
 from pod.context.engine import ContextEngine
 from pod.context.ownership import release_engine
 
-from .bench import Bench
+from .bench import Bench, said
 from .catalogue import CHECKS
 from .results import Broken, Check, NotApplicable, Report, Result, save_input
 from .scripted import ScriptedModel
 from .speaking import speaking
+
+_log = logging.getLogger("pod.testing")
 
 
 @frozen(kw_only=True)
@@ -102,16 +105,26 @@ def _run(
     )
     with speaking(model, lambda: bench.home):
         try:
-            check.run(bench)
-        except Broken as broken:
-            rows = None if broken.rows is None else tuple(broken.rows)
-            return Result(check, "broken", broken.found, rows)
-        except NotApplicable as why:
-            return Result(check, "not applicable", str(why))
+            _, ended = tried(lambda: check.run(bench))
         finally:
             bench.close()
 
-    return Result(check, "holds")
+    return _result(check, ended)
+
+
+def _result(check: Check, ended: BaseException | None) -> Result:
+    match ended:
+        case None:
+            return Result(check, "holds")
+        case NotApplicable():
+            return Result(check, "not applicable", str(ended))
+        case Broken(found=found, rows=rows):
+            return Result(check, "broken", found, None if rows is None else tuple(rows))
+        case _:
+            # What an engine gives may be any object, and raise when it is looked at.
+            _log.debug("the check %s ended early", check.id, exc_info=ended)
+            found = f"something that the engine gave cannot be looked at: {said(ended)}"
+            return Result(check, "broken", found)
 
 
 def name_of(engine: Callable[[], ContextEngine]) -> str:

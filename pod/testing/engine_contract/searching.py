@@ -33,7 +33,7 @@ def conversations_to_try(
     if search is None:
         search = find_spec("hypothesis") is not None
 
-    if search:
+    if search and examples > 0:
         _searched(look, examples, reductions)
         return
 

@@ -166,6 +166,38 @@ def test_an_engine_that_cannot_be_made_breaks_its_checks_and_nothing_else() -> N
         name_of(broken)
 
 
+class Trap(Exception):
+    """Raises whatever is done with it."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("do not look")
+
+    __str__ = __eq__ = __hash__ = __bool__ = __len__ = __repr__  # type: ignore[assignment]
+
+
+class Trapped(Good):
+    def compress(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        return [{"role": Trap(), "content": Trap(), Trap: Trap()}]
+
+    def get_status(self) -> Any:
+        return Trap()
+
+    def get_tool_schemas(self) -> Any:
+        raise Trap
+
+    def select_context(self, request_messages: Any, **kwargs: Any) -> Any:
+        return [{"role": "user", "content": Trap()}]
+
+
+@pytest.mark.timeout(60)
+def test_nothing_that_an_engine_gives_ends_a_check_but_as_broken() -> None:
+    report = check_engine(Trapped, terms=Terms(limit_s=5.0, examples=1, reductions=0))
+    broken = {result.check.id: result.found for result in report.broken}
+    assert {"roles", "json", "status", "schemas", "selection-can-be-sent"} <= set(broken)
+    assert broken["schemas"].startswith("get_tool_schemas() raised")
+    assert "do not look" in broken["status"]
+
+
 def test_input_that_breaks_a_check_is_saved_and_can_be_read(tmp_path: Path) -> None:
     bad = next(one for one in BAD if one.engine.__name__ == "StrictUtf8")
     terms = Terms(save=tmp_path / "saved")

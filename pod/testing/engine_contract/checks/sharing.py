@@ -30,6 +30,8 @@ def _clone(bench: Bench, engine: ContextEngine) -> ContextEngine:
     if made is None or made is engine:
         given = "None" if made is None else "the engine itself"
         raise Broken(f"clone_for_agent() returned {given}")
+    if not callable(getattr(made, "compress", None)):
+        raise Broken(f"clone_for_agent() returned a {type(made).__name__}, which is no engine")
 
     return made
 
