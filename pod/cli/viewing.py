@@ -6,13 +6,13 @@ import getpass
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
-from pod.tui.app import Manner, View
+from pod.tui.app import Manner, View, nothing
 from pod.tui.commands import Command
 from pod.tui.past import PastLines
 from pod.tui.stage import Stage
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _HISTORY = "chat_history"
 
 
+def who() -> str:
+    """Return the name of the user of this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        return f"uid {os.getuid()}"
+
+
 @frozen(kw_only=True)
 class Showing:
     """What a view is to be like."""
@@ -36,7 +44,11 @@ class Showing:
     env: Mapping[str, str]
     commands: Mapping[str, Command]
     is_verbose: bool = False
+    by: str = field(factory=who)
+    """Who decides about calls, as it is logged; empty: as the pod sees it."""
     retained_turns: int | None = None
+    catch_up: Callable[[], Awaitable[None]] = nothing
+    before_leaving: Callable[[], Awaitable[None]] = nothing
 
 
 def make_view(pod: PodPort, showing: Showing) -> View:
@@ -51,11 +63,13 @@ def make_view(pod: PodPort, showing: Showing) -> View:
     manner = Manner(
         explain=explained,
         commands=showing.commands,
-        by=_who(),
+        by=showing.by,
         colours=_colours(showing.env),
         is_ascii=not is_utf8(sys.stderr.encoding),
         columns=lambda: shutil.get_terminal_size().columns,
         retained_turns=showing.retained_turns,
+        catch_up=showing.catch_up,
+        before_leaving=showing.before_leaving,
     )
     view = View(pod, stage, manner, is_verbose=showing.is_verbose)
     holder.append(view)
@@ -93,13 +107,6 @@ def _colours(env: Mapping[str, str]) -> ColourSystem | None:
         return "truecolor"
 
     return "256" if "256" in env.get("TERM", "") else "standard"
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        return f"uid {os.getuid()}"
 
 
 def _is_terminal(stream: object) -> bool:

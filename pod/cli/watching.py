@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from pod.client import Patience, PodClient
 from pod.home import Home
@@ -65,15 +65,17 @@ class Watching:
     async def show(self, env: Mapping[str, str], *, is_verbose: bool) -> int:
         """Show the view until the person leaves; return the exit code."""
         showing = Showing(
-            home=self.home.root, env=env, commands=self._commands(), is_verbose=is_verbose
+            home=self.home.root,
+            env=env,
+            commands=self._commands(),
+            is_verbose=is_verbose,
+            by="",
+            catch_up=self.client.refresh,
+            before_leaving=self._leave,
         )
-        view = make_view(self.client, showing)
-        view.manner = evolve(
-            view.manner, by="", before_leaving=self._leave, catch_up=self.client.refresh
-        )
-        self._view = view
+        self._view = make_view(self.client, showing)
         self._stop_watching = self.client.watch_link(self._on_link)
-        return await show(view)
+        return await show(self._view)
 
     async def _leave(self) -> None:
         """End the connection first: a run that is waited for here is not cancelled by leaving."""
@@ -93,12 +95,12 @@ class Watching:
 
         match link.phase:
             case "connected":
-                view.connection_is_back()
+                view.following.is_back()
             case "waiting" if link.attempt == 1 and not self.socket.exists():
                 # Whoever stops a pod removes its socket; one that was killed leaves it behind.
                 self._end(f"{self.client.name} was stopped", 0)
             case "waiting":
-                view.connection_is_lost()
+                view.following.is_lost()
             case "closed":
                 self._end(link.reason, FAILED)
             case "connecting":

@@ -17,13 +17,9 @@ from attrs import define, evolve, field, frozen
 from pod.context.plugin_commands import EngineCommand
 from pod.errors import PodBusy, PodClosed
 from pod.protocol import (
-    CompactionDone,
     CompactionStart,
-    Envelope,
     EventData,
     RunStart,
-    SessionChanged,
-    Snapshot,
 )
 from pod.status import PodStatus
 from worker.text import is_blank
@@ -32,11 +28,11 @@ from .asking import Asking, Question
 from .blocks import Block, Told, Tone
 from .commands import Command, all_commands
 from .draw import ColourSystem, Paper
+from .follow import Follower, Follows
 from .gauge import gauge_line
 from .jobs import Job, Jobs
-from .model import Step, advance, connection_back, connection_lost
+from .model import Step
 from .port import PodPort
-from .recall import arrived, missed, pruned_tokens
 from .region import Scene
 from .reports import header
 from .stage import Stage
@@ -45,12 +41,11 @@ from .text import one_line
 
 INTERRUPTED = 130
 _AGAIN = Told("(Ctrl-C once more leaves)")
-_CUT_OFF = Told("the run was cut off; /resume goes on with it", Tone.WARNING)
 _BUSY_S = 0.1
 
 
-async def _nothing() -> None:
-    pass
+async def nothing() -> None:
+    """Do nothing."""
 
 
 @frozen(kw_only=True)
@@ -70,9 +65,9 @@ class Manner:
     """Returns how many columns a line has."""
     retained_turns: int | None = None
     """How many turns a compaction keeps, where that is known."""
-    catch_up: Callable[[], Awaitable[None]] = _nothing
+    catch_up: Callable[[], Awaitable[None]] = nothing
     """Returns once the pod's history, as it is seen here, has all that happened."""
-    before_leaving: Callable[[], Awaitable[None]] = _nothing
+    before_leaving: Callable[[], Awaitable[None]] = nothing
     """Called when the person has left, before what was being done is given up."""
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
 
@@ -81,16 +76,16 @@ class Manner:
 class View:
     """Shows a pod and hands on what a person says, until he leaves. It is the stage's listener."""
 
-    pod: PodPort
+    _pod: PodPort
     stage: Stage
     manner: Manner
     is_verbose: bool = False
-    state: ViewState = field(factory=ViewState, init=False)
+    following: Follower = field(init=False)
+    """What is known of the pod, and what becomes known."""
     is_hurried: bool = field(default=False, init=False)
     """Whether the person left while something did not stop."""
     _jobs: Jobs = field(init=False)
     _asking: Asking = field(factory=Asking, init=False)
-    _stop_listening: Callable[[], object] = field(default=lambda: None, init=False)
     _begun: Job | None = field(default=None, init=False)
     """The last of what was typed that is being done, or was."""
     _stands_back: bool = field(default=False, init=False)
@@ -105,19 +100,26 @@ class View:
     _has_ended: bool = field(default=False, init=False)
     _status: PodStatus | None = field(default=None, init=False)
     """Where the pod stood when it was last known."""
-    _seen_uid: str | None = field(default=None, init=False)
-    """The last item there was when the connection was lost."""
 
     def __attrs_post_init__(self) -> None:
-        """Have the jobs done by this view."""
+        """Have the pod followed and the jobs done for this view."""
         self._jobs = Jobs(self._supervised, self._nothing_to_do)
+        follows = Follows(
+            show=self._shown,
+            heard=self._has_begun,
+            at_once=self._at_once,
+            catch_up=self.manner.catch_up,
+            now_ms=self.manner.now_ms,
+            retained_turns=self.manner.retained_turns,
+        )
+        self.following = Follower(self._pod, follows)
 
     # ------------------------------------------------------------------ life
 
     async def run(self) -> int:
         """Show the pod until the person leaves; return the exit code. The pod stays open."""
-        self.tell(Told(header(self.pod.status())))
-        self.adopt(self.pod)
+        self.tell(Told(header(self._pod.status())))
+        self.adopt(self._pod)
         async with asyncio.TaskGroup() as group:
             self._group = group
             working = group.create_task(self._jobs.run())
@@ -125,7 +127,7 @@ class View:
                 await self.stage.run(self)
             finally:
                 self._code = self._code or 0
-                self._stop_listening()
+                self.following.stop()
                 await self.manner.before_leaving()
                 for task in (working, *self._at_work):
                     task.cancel()
@@ -134,11 +136,17 @@ class View:
 
     def adopt(self, pod: PodPort, *, is_new: bool = True) -> None:
         """Show that pod from now on; tell of its last turn where that is new to the person."""
-        self._stop_listening()
-        self.pod = pod
-        self._stop_listening = pod.listen(self._heard)
-        step = self._arrived()
-        self._show(step if is_new else Step(step.state))
+        self.following.adopt(pod, is_new=is_new)
+
+    @property
+    def pod(self) -> PodPort:
+        """The pod that is shown."""
+        return self.following.pod
+
+    @property
+    def state(self) -> ViewState:
+        """What is known of it."""
+        return self.following.state
 
     def leave(self, code: int) -> None:
         """End the view."""
@@ -151,7 +159,7 @@ class View:
 
     def tell(self, *blocks: Block) -> None:
         """Say something that is not an event."""
-        self._show(Step(self.state, blocks))
+        self.following.say(*blocks)
 
     def gauge(self) -> str:
         """Return how full the context is, as one line."""
@@ -185,74 +193,7 @@ class View:
         )
         return evolve(self.state, approvals=self._asking.undecided(self.state.approvals)), scene
 
-    def connection_is_lost(self) -> None:
-        """Take in that the pod cannot be reached now."""
-        history = self.pod.history
-        if self.state.lost_ms is None:
-            self._seen_uid = history[-1].uid if history else None
-
-        self._show(connection_lost(self.state, self.manner.now_ms()))
-
-    def connection_is_back(self) -> None:
-        """Take in that the pod can be reached; the first time there is nothing to tell."""
-        was_lost = self.state.lost_ms is not None
-        self._show(connection_back(self.state, self.manner.now_ms()))
-        if was_lost:
-            self._at_once(self._look_again())
-
-    def _heard(self, envelope: Envelope) -> None:
-        data = envelope.data
-        self._has_begun(data)
-        step = advance(self.state, data, envelope.ts)
-        if isinstance(data, CompactionDone | SessionChanged):
-            step = Step(self._on_this_history(step.state), step.said)
-
-        self._show(step)
-        if isinstance(data, Snapshot):
-            self._at_once(self._catch_up())
-
-    async def _catch_up(self) -> None:
-        """Tell what joined the history while events were missed."""
-        await self.manner.catch_up()
-        blocks = missed(self.pod.history, self._seen_uid)
-        self._show(Step(self._on_this_history(self.state), blocks))
-
-    async def _look_again(self) -> None:
-        """See where a pod is that was away: it may be in its next life, on another session."""
-        await self.manner.catch_up()
-        step = self._arrived()
-        if step.state.session_id != self.state.session_id:
-            self._show(step)
-        elif step.state.state != self.state.state:
-            was_cut_off = self.state.run_ms is not None and not step.state.is_busy
-            self._show(Step(step.state, (_CUT_OFF,) if was_cut_off else ()))
-        else:
-            self.tell()
-
-    def _arrived(self) -> Step:
-        """Return where the pod is, as seen by who comes to it now."""
-        pod, manner = self.pod, self.manner
-        step = arrived(
-            pod.status(),
-            pod.history,
-            manner.now_ms(),
-            waiting=pod.waiting_approvals(),
-            retained_turns=manner.retained_turns,
-        )
-        return Step(evolve(step.state, spent=self.state.spent), step.said)
-
-    def _on_this_history(self, state: ViewState) -> ViewState:
-        """Take from the pod what cannot be told from events, once its history is another one."""
-        try:
-            status, history = self.pod.status(), self.pod.history
-        except PodClosed:
-            return state
-
-        gone = pruned_tokens(history, status.watermark)
-        return evolve(state, turns=status.turns, pruned_tokens=gone)
-
-    def _show(self, step: Step) -> None:
-        self.state = step.state
+    def _shown(self, step: Step) -> None:
         self._asking.look_at(step.state.approvals, self.manner.now_ms())
         if self._code is None:
             self.stage.update(step.state, step.said)
@@ -347,7 +288,7 @@ class View:
         undecided = self._asking.undecided(self.state.approvals)
         if not undecided:
             self.tell(Told("no call waits for a decision"))
-            return _nothing()
+            return nothing()
 
         first = undecided[0]
         self._asking.decided(first)

@@ -23,9 +23,15 @@ When = Literal["now", "in turn"]
 class Front(Protocol):
     """What a command works on: the view that it was typed in. It is as wide as the commands are."""
 
-    pod: PodPort
-    state: ViewState
     is_verbose: bool
+
+    @property
+    def pod(self) -> PodPort:
+        """The pod that is shown."""
+
+    @property
+    def state(self) -> ViewState:
+        """What is known of it."""
 
     @property
     def commands(self) -> Mapping[str, Command]:

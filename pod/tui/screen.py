@@ -86,6 +86,8 @@ class Screen:
             # What tools and plugins print, and what is logged, must not fall into the region.
             with redirect_stdout(above), redirect_stderr(above):
                 await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+        except (EOFError, OSError):  # the terminal is gone, and so is the person
+            listener.left()
         finally:
             ticking.cancel()
             self._app = None
@@ -134,8 +136,10 @@ class Screen:
         text = text.replace("\n", "\r\n")
         app, output = self._app, self._output
         if app is None or output is None or not app.is_running or app.is_done:
-            self.stdout.write(text)
-            self.stdout.flush()
+            with suppress(OSError):  # the terminal is gone
+                self.stdout.write(text)
+                self.stdout.flush()
+
             return
 
         app.renderer.erase()
@@ -286,10 +290,15 @@ class _Above(io.TextIOBase):
 
 
 class _Output(Vt100_Output):
-    """Keeps bracketed paste on between two drawings: a paste may come at any moment."""
+    """Keeps bracketed paste on between two drawings, and bears that its terminal goes away."""
 
     def disable_bracketed_paste(self) -> None:
-        """Leave it on until `leave`."""
+        """Leave it on until `leave`: a paste may come at any moment."""
+
+    def flush(self) -> None:
+        """Write what was drawn, if there is a terminal; of its end the input tells."""
+        with suppress(OSError):
+            super().flush()
 
     def leave(self) -> None:
         """Give the terminal back as it was."""

@@ -176,6 +176,17 @@ def test_leaving_does_not_stop_what_runs(desk: Desk) -> None:
         assert outcome["outcome"] == "finished"
 
 
+def test_a_terminal_that_goes_away_leaves_the_pod(desk: Desk) -> None:
+    manifest = desk.scripted({"text": "done all the same", "delay": 2})
+    with served(desk, manifest) as process, attached(desk) as glass:
+        glass.enter("go")
+        until(lambda: desk.entries("user_input"))
+        glass.hang_up()
+        until(lambda: desk.entries("run_outcome"), 10)
+        assert desk.entries("run_outcome")[0]["outcome"] == "finished"
+        assert process.poll() is None
+
+
 def test_a_pod_that_is_killed_and_served_again_is_reconnected_to(desk: Desk) -> None:
     manifest = desk.scripted({"text": "one"}, {"text": "late", "delay": 15})
     with served(desk, manifest) as process, attached(desk) as glass:

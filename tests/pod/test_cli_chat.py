@@ -259,6 +259,15 @@ def test_a_signal_ends_it_in_order(desk: Desk, number: signal.Signals) -> None:
     assert [entry["outcome"] for entry in desk.entries("run_outcome")] == ["cancelled"]
 
 
+def test_a_terminal_that_goes_away_ends_it_in_order(desk: Desk) -> None:
+    with talk(desk, desk.scripted({"text": "late", "delay": 15})) as glass:
+        glass.enter("first")
+        wait_for_the_prompt_in_the_log(desk)
+        assert glass.hang_up() in {0, 129}
+
+    assert [entry["outcome"] for entry in desk.entries("run_outcome")] == ["cancelled"]
+
+
 def test_what_is_typed_while_it_answers_is_the_next_prompt(desk: Desk) -> None:
     answers = [{"text": "one", "delay": 1.0}, {"text": "two"}]
     with talk(desk, desk.scripted(*answers)) as glass:

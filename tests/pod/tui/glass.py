@@ -52,7 +52,8 @@ class Glass:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     # ------------------------------------------------------------------ what a person does
 
@@ -68,6 +69,18 @@ class Glass:
     def resize(self, columns: int, rows: int) -> None:
         self._screen.resize(rows, columns)
         termios.tcsetwinsize(self._fd, (rows, columns))
+
+    def hang_up(self, seconds: float = 10.0) -> int:
+        """Let the terminal go away, as a lost ssh connection does; return the exit code."""
+        os.close(self._fd)
+        self._fd = -1
+        deadline = time.monotonic() + seconds
+        while not self._has_ended():
+            assert time.monotonic() < deadline, "it did not end"
+            time.sleep(0.02)
+
+        assert self.code is not None
+        return self.code
 
     def signal(self, number: int) -> None:
         os.kill(self._pid, number)
@@ -126,7 +139,8 @@ class Glass:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid:
             self.code = os.waitstatus_to_exitcode(status)
-            self.settle(0.0)
+            if self._fd >= 0:
+                self.settle(0.0)
 
         return bool(pid)
 

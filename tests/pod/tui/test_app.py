@@ -446,7 +446,7 @@ async def test_what_was_missed_is_told_after_a_snapshot_once_the_history_is_ther
 
     async with playing(pod, catch_up=catch_up) as play:
         play.stage.said.clear()
-        play.view.connection_is_lost()
+        play.view.following.is_lost()
         assert play.stage.told == ["connection lost, reconnecting …"]
         play.clock[0] += 3_000
         play.pod.publish(
@@ -460,9 +460,9 @@ async def test_a_pod_that_came_back_on_another_session_is_told_of() -> None:
     pod = RememberingPod(history=exchange(1))
     async with playing(pod) as play:
         play.pod.publish(run_start("cut off"))
-        play.view.connection_is_lost()
+        play.view.following.is_lost()
         pod.session, pod.history = "s2", exchange(7)
-        play.view.connection_is_back()
+        play.view.following.is_back()
         await play.settle()
         assert "session s2, 1 turn so far" in play.stage.told
         assert play.stage.said[-1] == Said("answer 7")
@@ -472,6 +472,6 @@ async def test_a_pod_that_came_back_on_another_session_is_told_of() -> None:
 async def test_connecting_at_first_is_nothing_to_tell() -> None:
     async with playing() as play:
         before = list(play.stage.said)
-        play.view.connection_is_back()
+        play.view.following.is_back()
         await play.settle()
         assert play.stage.said == before
