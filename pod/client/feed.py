@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 from attrs import define, field
 
@@ -18,6 +19,8 @@ from .link import Link
 from .mirror import Mirror
 from .watch import CompactionWatch, RunWatch
 
+LULL_S = 0.1
+"""How long changes are gathered before what is mirrored is asked for, where nobody waits for it."""
 _log = logging.getLogger("pod.client")
 
 
@@ -34,6 +37,7 @@ class Feed:
     on_attendance: Callable[[], None] = field(default=lambda: None, init=False)
     """Called when it may be another matter now whether anybody would."""
     _stale: asyncio.Event = field(factory=asyncio.Event, init=False)
+    _is_waited_for: asyncio.Event = field(factory=asyncio.Event, init=False)
     _waiting: list[asyncio.Future[None]] = field(factory=list, init=False)
 
     # ------------------------------------------------------------------ what the link brings
@@ -85,6 +89,7 @@ class Feed:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._stale.set()
+        self._is_waited_for.set()
         await future
 
     async def meet(self, connection: Connection) -> None:
@@ -95,7 +100,12 @@ class Feed:
         """Bring the mirror up to date whenever it is not, until there is no more connection."""
         while True:
             await self._stale.wait()
+            with suppress(TimeoutError):  # nobody is in a hurry
+                async with asyncio.timeout(LULL_S):
+                    await self._is_waited_for.wait()
+
             self._stale.clear()
+            self._is_waited_for.clear()
             waiting, self._waiting = self._waiting, []
             try:
                 connection = await link.ready()
@@ -108,6 +118,8 @@ class Feed:
             except ConnectionLost:
                 self._waiting = waiting + self._waiting
                 self._stale.set()  # again, on the next connection
+                if waiting:
+                    self._is_waited_for.set()
             except PodError as error:
                 # A pod that is being closed says no more of itself.
                 _log.debug("the pod cannot be mirrored: %s", error)
