@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 
 from attrs import define, field, frozen
@@ -9,7 +10,7 @@ from attrs import define, field, frozen
 from pod.protocol import Envelope, ReasoningDelta, TextDelta, ToolCallArgsDelta
 
 OVERHEAD_BYTES = 400
-"""About what a record takes beside its line: the objects around it, and a delta's text."""
+"""About what a record takes beside its line: the objects around it."""
 
 Delta = TextDelta | ReasoningDelta | ToolCallArgsDelta
 
@@ -33,8 +34,9 @@ class Record:
 
     @property
     def size(self) -> int:
-        """How many bytes of memory it takes, about."""
-        return len(self.line) + OVERHEAD_BYTES
+        """How many bytes of memory it takes, about. A delta's text is there a second time."""
+        copies = 1 if self.delta is None else 2
+        return copies * len(self.line) + OVERHEAD_BYTES
 
 
 def record_of(envelope: Envelope) -> Record:
@@ -78,7 +80,8 @@ class Meter:
 @frozen
 class _Joined:
     key: tuple[str, str, int, int]
-    record: Record
+    record: weakref.ref[Record]
+    """Kept only by those that are yet to be sent it, who are counted."""
 
 
 @define(eq=False)
@@ -111,10 +114,10 @@ class Joiner:
             return run[0]
 
         key = (run[0].launch, _stream(run[0]), run[0].first_seq, run[-1].seq)
-        known = next((held.record for held in self._last if held.key == key), None)
+        known = next((held.record() for held in self._last if held.key == key), None)
         if known is None:
             known = _merged(run)
-            self._last = [*self._last[-7:], _Joined(key, known)]
+            self._last = [*self._last[-7:], _Joined(key, weakref.ref(known))]
 
         return known
 

@@ -19,6 +19,7 @@ from attrs import define, field
 
 from pod.client import Backoff, Patience, PodClient
 from pod.protocol import Alert, Envelope, TextDelta
+from pod.serve.hub import TOTAL_BYTES
 from session_store import FileSessionStore
 from tests.fake_provider import Asked, Say, serving
 from tests.faults.figures import SEED, figure, report, shares, within
@@ -230,6 +231,32 @@ async def test_a_thousand_that_never_read_cost_little_and_hold_up_nobody(home: P
         p99_us=int(p99 * 1e6),
         peak_mib=(most >> 20) + 1,
     )
+
+
+@within(120)
+async def test_those_that_stall_at_different_times_are_bounded_all_together(home: Path) -> None:
+    """Deltas are joined for each as far as it is behind: what they hold is hardly shared."""
+    with many_files(2 * STALLED + 200):
+        async with quiet(home) as scene:
+            hub = scene.server.hub
+            before, most = resident(), 0
+            stalled: list[socket.socket] = []
+            for number in range(10 * STALLED):
+                if number % 8 == 0 and len(stalled) < STALLED:
+                    stalled.append(a_stalled_one(scene.places.socket))
+
+                delta = TextDelta(text=f"{number} {'x' * 1_500}")
+                scene.pod.bus.publish(delta if number % 200 else Alert(level="info", message="a"))
+                await asyncio.sleep(0)
+                most = max(most, hub.meter.held)
+
+            assert most <= TOTAL_BYTES + (1 << 20)
+            # A quarter more for what the allocator makes of it, which is not ours to say.
+            assert resident() - before <= MEMORY_LIMIT * 5 // 4
+            for sock in stalled:
+                sock.close()
+
+    report("subscribers that stall in turn", stalled=STALLED, peak_mib=(most >> 20) + 1)
 
 
 def a_stalled_one(path: Path) -> socket.socket:
