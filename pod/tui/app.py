@@ -41,6 +41,7 @@ from .text import one_line
 
 INTERRUPTED = 130
 _AGAIN = Told("(Ctrl-C once more leaves)")
+_TOO_NEW = Told("this has only just been asked; please answer again", Tone.WARNING)
 _BUSY_S = 0.1
 
 
@@ -194,9 +195,12 @@ class View:
         return evolve(self.state, approvals=self._asking.undecided(self.state.approvals)), scene
 
     def _shown(self, step: Step) -> None:
-        self._asking.look_at(step.state.approvals, self.manner.now_ms())
+        approvals = step.state.approvals
+        is_other = self._asking.look_at(approvals, self.manner.now_ms())
         if self._code is None:
             self.stage.update(step.state, step.said)
+            if is_other:
+                self.stage.ask_about(next(iter(self._asking.undecided(approvals)), None))
 
     def _newest_status(self) -> PodStatus | None:
         try:
@@ -224,7 +228,9 @@ class View:
         """Take what was typed: an answer, a command, or a prompt for its turn."""
         self._was_interrupted = False
         answer = self._asking.answer_in(text)
-        if answer is not None:
+        if answer is not None and self._asking.is_too_new(self.manner.now_ms()):
+            self.tell(_TOO_NEW)
+        elif answer is not None:
             self.pressed(answer)
         elif text.startswith("/"):
             self._command(text)

@@ -36,12 +36,15 @@ class Asking:
         """Return the calls of these that are still to be decided."""
         return tuple(a for a in approvals if a.call_uid not in self._decided)
 
-    def look_at(self, approvals: tuple[Approval, ...], now_ms: int) -> None:
-        """Take in what waits now."""
+    def look_at(self, approvals: tuple[Approval, ...], now_ms: int) -> bool:
+        """Take in what waits now; tell whether it is about another call than before."""
         first = next(iter(self.undecided(approvals)), None)
         uid = "" if first is None else first.call_uid
-        if uid != self._first:
+        is_other = uid != self._first
+        if is_other:
             self._first, self._since_ms = uid, now_ms
+
+        return is_other
 
     def decided(self, approval: Approval) -> None:
         """Ask no more about a call."""
@@ -60,3 +63,7 @@ class Asking:
             return None
 
         return _ANSWERS.get(line.strip().lower())
+
+    def is_too_new(self, now_ms: int) -> bool:
+        """Tell whether a line that is an answer may have been meant for what was asked before."""
+        return self.question is None and not self.takes_keys(now_ms)

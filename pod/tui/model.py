@@ -284,9 +284,14 @@ def _(data: protocol.ApprovalRequest, state: ViewState, now_ms: int) -> Step:
 
 
 @_on.register
-def _(data: protocol.ApprovalResolved, state: ViewState, _now_ms: int) -> Step:
+def _(data: protocol.ApprovalResolved, state: ViewState, now_ms: int) -> Step:
     left = tuple(a for a in state.approvals if a.call_uid != data.call_uid)
-    resolved = evolve(state, approvals=left)
+    # It runs from now on; how long somebody thought about it is no matter of the tool's.
+    calls = tuple(
+        evolve(call, since_ms=now_ms) if call.call_id == data.call_id else call
+        for call in state.calls
+    )
+    resolved = evolve(state, approvals=left, calls=calls)
     if data.decision == "withdrawn":
         return Step(resolved)
 

@@ -21,11 +21,11 @@ from .arguments import brief, exact, visible
 from .blocks import Asked, Block, Called, Said, Thought, Told, Wanted, is_detail
 from .past import PastLines
 from .stage import Listener
-from .state import Answering, ViewState
+from .state import Answering, Approval, ViewState
 from .text import one_line, showable
 
 _PROMPT = "> "
-_QUESTION = "allow? y once, s for this session, n deny: "
+_QUESTION = "y once, s for this session, n deny: "
 _ARGUMENT_CELLS = 100
 _READ_BYTES = 65_536
 
@@ -47,6 +47,7 @@ class PlainLines:
     """How much of the answer that is coming was written."""
     _is_line_open: bool = field(default=False, init=False)
     _has_prompt: bool = field(default=False, init=False)
+    _asked: Approval | None = field(default=None, init=False)
     _compacting: object = field(default=None, init=False)
 
     # ------------------------------------------------------------------ the stage
@@ -76,6 +77,7 @@ class PlainLines:
             self._tell(state.compaction.text)
 
         self._compacting = state.compaction
+        self._ask_again()
 
     def ready(self, line: str) -> None:
         """Say how full the context is, and ask for the next line."""
@@ -92,6 +94,11 @@ class PlainLines:
         self._tell(question)
         if self._is_terminal():
             self._prompt("y or n: ")
+
+    def ask_about(self, approval: Approval | None) -> None:
+        """Ask on a line of its own: with several that wait, it says which one an answer is for."""
+        self._asked = approval
+        self._ask_again()
 
     def give_back(self, text: str) -> None:
         """Say what is not going to be sent: a line cannot be put back here."""
@@ -132,7 +139,7 @@ class PlainLines:
                 said = wording.tool_said(block.name, block.summary, is_error=block.is_error)
                 self._tell(f"  {said}{took}" + (f"\n    {arguments}" if arguments else ""))
             case Wanted():
-                self._ask(block)
+                self._tell(_whole(block))
             case Told():
                 self._tell(block.text)
 
@@ -149,11 +156,12 @@ class PlainLines:
         rest, self._streamed = text.removeprefix(self._streamed), ""
         self._answer(rest)
 
-    def _ask(self, wanted: Wanted) -> None:
-        why = f": {wanted.reason}" if wanted.reason else ""
-        lines = [f"  ? {visible(wanted.name)}{why}", *(f"    {a}" for a in exact(wanted.arguments))]
-        self._tell("\n".join(lines))
-        if self._is_terminal():
+    def _ask_again(self) -> None:
+        """Ask about a call, where the question does not stand on the last line."""
+        asked = self._asked
+        if asked is not None and not self._has_prompt and self._is_terminal():
+            told = brief(asked.arguments, _ARGUMENT_CELLS)
+            self._tell(f"allow {one_line(asked.name)} {told}".rstrip() + "?")
             self._prompt(_QUESTION)
 
     def _answer(self, text: str) -> None:
@@ -236,3 +244,9 @@ class PlainLines:
             self.past.add(line)
 
         listener.entered(line)
+
+
+def _whole(wanted: Wanted) -> str:
+    why = f": {wanted.reason}" if wanted.reason else ""
+    lines = [f"  ? {visible(wanted.name)}{why}", *(f"    {a}" for a in exact(wanted.arguments))]
+    return "\n".join(lines)

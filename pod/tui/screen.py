@@ -43,7 +43,7 @@ from .draw import ColourSystem, Paper, scrolled
 from .past import PastLines
 from .region import region
 from .stage import ANSWERS, Listener
-from .state import ViewState
+from .state import Approval, ViewState
 from .text import cell_width, showable
 
 _PROMPT = "> "
@@ -109,6 +109,9 @@ class Screen:
 
     def ask(self, question: str) -> None:
         """Do nothing: the question is drawn with the rest."""
+
+    def ask_about(self, approval: Approval | None) -> None:
+        """Do nothing: the first question is drawn with the rest."""
 
     def give_back(self, text: str) -> None:
         """Put a text back to be edited, before what is being typed now."""

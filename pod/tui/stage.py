@@ -7,7 +7,7 @@ from typing import Protocol
 
 from .blocks import Block
 from .region import Scene
-from .state import ViewState
+from .state import Approval, ViewState
 
 
 class Listener(Protocol):
@@ -53,6 +53,9 @@ class Stage(Protocol):
 
     def ask(self, question: str) -> None:
         """Hear that the person is asked something that y or n answers."""
+
+    def ask_about(self, approval: Approval | None) -> None:
+        """Hear which call an answer is about from now on, if any. It was shown whole before."""
 
     def give_back(self, text: str) -> None:
         """Put a text back to be edited: it was typed, and is not going to be sent."""

@@ -482,6 +482,7 @@ def test_a_call_can_be_denied_and_a_tool_allowed_for_the_session(desk: Desk) -> 
     with talk(desk, asking(desk, *places)) as glass:
         glass.enter("go")
         glass.see('allow deploy where="a"?')
+        time.sleep(0.8)
         glass.enter("n")
         glass.see("deploy denied by ")
         glass.see('allow deploy where="b"?')
@@ -491,6 +492,35 @@ def test_a_call_can_be_denied_and_a_tool_allowed_for_the_session(desk: Desk) -> 
         glass.prompt()
 
     assert deployed(desk) == ["b", "c"]
+
+
+def test_on_a_plain_terminal_each_call_is_asked_about_by_itself(desk: Desk) -> None:
+    calls = [{"name": "deploy", "arguments": {"where": where}} for where in ("a", "b")]
+    manifest = asking(desk, {"where": "unused"})
+    desk.scripted({"tool_calls": calls}, {"text": "over"}, extra=extra_of(desk, manifest))
+    env = desk.environment(TERM="dumb", LC_ALL="C.UTF-8")
+    with Terminal(desk.command("run", manifest), desk.work, env) as terminal:
+        terminal.see("> ")
+        terminal.type("go\r")
+        terminal.see('where: "b"')
+        terminal.see('allow deploy where="a"?')
+        time.sleep(0.8)
+        terminal.type("n\r")
+        terminal.see('allow deploy where="b"?')
+        time.sleep(0.8)
+        terminal.type("y\r")
+        terminal.see("over")
+        terminal.see("> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+    assert deployed(desk) == ["b"]
+
+
+def extra_of(desk: Desk, manifest: str) -> str:
+    """Return what a manifest has besides its provider."""
+    _, _, extra = (desk.work / manifest).read_text().partition("[tools]")
+    return f"[tools]{extra}"
 
 
 def test_a_letter_of_what_is_being_typed_answers_nothing(desk: Desk) -> None:

@@ -120,9 +120,11 @@ class Glass:
         return self.code
 
     def settle(self, seconds: float = 0.3) -> None:
-        """Read on until nothing more comes for a moment."""
-        while select.select([self._fd], [], [], seconds)[0] and self._read():
-            pass
+        """Read on until nothing more comes for a moment; for a while at most, as seconds pass."""
+        deadline = time.monotonic() + 4 * seconds
+        while time.monotonic() <= deadline:
+            if not select.select([self._fd], [], [], seconds)[0] or not self._read():
+                break
 
     def until(self, is_so: Callable[[], bool], seconds: float = 10.0, complaint: str = "") -> None:
         deadline = time.monotonic() + seconds

@@ -20,7 +20,7 @@ from pod.tui.asking import KEYS_AFTER_MS
 from pod.tui.blocks import Asked, Block, Said, Told
 from pod.tui.commands import Command, not_here
 from pod.tui.stage import Listener
-from pod.tui.state import ViewState
+from pod.tui.state import Approval, ViewState
 from tests.pod.tui.events import approval, compaction_start, resolved, run_end, run_start, status
 from worker.hooks import ToolCallView
 from worker.items import AssistantMessage, Item, Text, UserMessage, user_message
@@ -124,6 +124,7 @@ class RememberingStage:
 
     said: list[Block] = field(factory=list)
     given_back: list[str] = field(factory=list)
+    asked: list[str] = field(factory=list)
     line: str = ""
     readies: int = 0
     _over: asyncio.Event = field(factory=asyncio.Event)
@@ -139,6 +140,9 @@ class RememberingStage:
 
     def ask(self, question: str) -> None:
         self.said.append(Told(question))
+
+    def ask_about(self, approval: Approval | None) -> None:
+        self.asked.append(approval.call_uid if approval is not None else "")
 
     def give_back(self, text: str) -> None:
         self.given_back.append(text)
@@ -401,12 +405,14 @@ async def test_calls_are_decided_one_by_one_by_a_key_that_comes_late_enough() ->
         play.view.pressed("n")
         await play.settle()
         assert play.pod.did == ["allow 1 session ada", "deny 2 once ada"]
+        assert play.stage.asked == ["1", "2", ""]
 
 
 async def test_calls_are_decided_by_commands_and_by_lines() -> None:
     async with playing() as play:
         for uid, line in (("1", "/approve"), ("2", "/approve session"), ("3", "/deny"), ("4", "Y")):
             play.pod.publish(approval(uid))
+            play.clock[0] += KEYS_AFTER_MS
             await play.enter(line)
 
         await play.enter("/approve")
@@ -419,6 +425,20 @@ async def test_calls_are_decided_by_commands_and_by_lines() -> None:
         assert play.stage.told[-1] == "no call waits for a decision"
         await play.enter("yes")
         assert play.pod.did[-1] == "run yes", "without a question it is a prompt"
+
+
+async def test_an_answer_that_crosses_a_new_question_decides_nothing() -> None:
+    async with playing() as play:
+        play.pod.publish(approval("1"))
+        play.pod.publish(approval("2"))
+        play.clock[0] += KEYS_AFTER_MS
+        play.pod.publish(resolved("1", by="bob"))
+        await play.enter("y")
+        assert play.pod.did == []
+        assert "please answer again" in play.stage.told[-1]
+        play.clock[0] += KEYS_AFTER_MS
+        await play.enter("y")
+        assert play.pod.did == ["allow 2 once ada"]
 
 
 async def test_a_call_that_somebody_else_decided_is_asked_about_no_more() -> None:

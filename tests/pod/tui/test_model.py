@@ -118,6 +118,11 @@ def test_approvals_wait_in_order_and_go_when_somebody_decided() -> None:
     assert told(said) == ["bash allowed for this session by ada"]
 
 
+def test_the_seconds_of_a_call_count_from_when_it_was_allowed() -> None:
+    _, said = story(called("c-1"), approval("1"), resolved("1"), result("c-1"))
+    assert next(block.took_ms for block in said if isinstance(block, Called)) == 1_000
+
+
 def test_an_approval_goes_with_its_result_and_with_its_run() -> None:
     state, _ = story(approval("1"), approval("2"), result("c-1"))
     assert [a.call_uid for a in state.approvals] == ["2"]

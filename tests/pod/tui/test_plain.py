@@ -105,10 +105,16 @@ def test_on_a_terminal_it_asks() -> None:
     lines.stage.ready("[#...] 1 of 2")
     assert lines.rest.getvalue() == "[#...] 1 of 2\n> "
     lines.tell(approval("1", arguments='{"command": "ls\\u202e"}', reason="it runs"))
+    assert lines.rest.getvalue().endswith('> \n  ? bash: it runs\n    command: "ls\\u202e"\n')
+    lines.stage.ask_about(lines.state.approvals[0])
     assert lines.rest.getvalue().endswith(
-        '> \n  ? bash: it runs\n    command: "ls\\u202e"\n'
-        "allow? y once, s for this session, n deny: "
+        'allow bash command="ls\\u202e"?\ny once, s for this session, n deny: '
     )
+    lines.tell(protocol.Alert(level="info", message="meanwhile"))
+    assert lines.rest.getvalue().endswith(
+        'deny: \nmeanwhile\nallow bash command="ls\\u202e"?\ny once, s for this session, n deny: '
+    )
+    lines.stage.ask_about(None)
     lines.stage.ask("end it?")
     assert lines.rest.getvalue().endswith("\nend it?\ny or n: ")
     lines.stage.give_back("what was\ntyped")
