@@ -112,11 +112,16 @@ def _tell(report: Report) -> None:
     left = len(report.not_applicable)
     rest = f"; {left} do not apply to this engine" if left else ""
     say(f"{len(report.holds)} of {counted(made, 'contract check')} hold{rest}")
-    areas = max((len(result.check.area) for result in report.broken), default=0)
     mark = "✗" if _can_show("✗") else "x"
+    alike: dict[str, list[Result]] = {}
     for result in report.broken:
-        shown = _input(result)
-        say(f"  {mark} {padded(result.check.area, areas)}  {result.found}{shown}")
+        alike.setdefault(result.found, []).append(result)
+
+    areas = max((len(results[0].check.area) for results in alike.values()), default=0)
+    for found, results in alike.items():
+        first, more = results[0], len(results) - 1
+        rest = f"   (and so in {counted(more, 'other check')})" if more else ""
+        say(f"  {mark} {padded(first.check.area, areas)}  {found}{_input(first)}{rest}")
 
 
 def _input(result: Result) -> str:

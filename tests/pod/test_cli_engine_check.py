@@ -27,6 +27,11 @@ class Leaky(ContextEngine):
         return messages
 """
 
+SICK = """
+    def on_session_start(self, session_id, **kwargs):
+        raise OSError("no disk")
+"""
+
 
 def put(folder: Path, text: str) -> Path:
     folder.mkdir(parents=True)
@@ -77,10 +82,16 @@ def test_a_folder_is_checked_as_json_and_its_input_saved(tmp_path: Path) -> None
 
 
 @pytest.mark.timeout(120)
-def test_the_mark_is_ascii_where_nothing_else_can_be_shown(home: Path) -> None:
-    put(home / "plugins" / "leaky", LEAKY)
-    done = run("leaky", charset="ascii")
-    assert "  x clones  two sessions at once share last_prompt_tokens" in done.stdout.splitlines()
+@pytest.mark.parametrize(("charset", "mark"), [("utf-8", "✗"), ("ascii", "x")])
+def test_what_breaks_many_checks_is_told_once_in_any_encoding(
+    home: Path, charset: str, mark: str
+) -> None:
+    put(home / "plugins" / "sick", LEAKY + SICK)
+    done = run("sick", charset=charset)
+    lines = [line for line in done.stdout.splitlines() if "no disk" in line]
+    assert lines[0].startswith(f"  {mark} members   on_session_start() raised OSError: no disk")
+    assert lines[0].endswith(" other checks)")
+    assert len(lines) < 4
 
 
 def test_an_unknown_engine_is_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +117,7 @@ def test_an_engine_that_does_not_load_says_why(home: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_the_options_of_a_manifest_are_the_engine_s(home: Path, tmp_path: Path) -> None:
-    put(home / "plugins" / "picky", LEAKY.replace("words=2", "words"))
+    put(home / "plugins" / "picky", LEAKY.replace("words=2", "words") + SICK)
     assert "cannot be had" in run("picky").stderr
     manifest = tmp_path / "pod.toml"
     manifest.write_text(

@@ -248,8 +248,10 @@ class Bench:
 
     def _smaller(self, broken: Broken, look: Callable[[Conversation], None]) -> Broken:
         """Return what breaks the same with fewer messages, where that is found."""
-        if self.slow or not self.reductions:
-            return broken  # With a call that never returns, each example would be waited for.
+        # With a call that never returns, each example would be waited for; and what needs no input
+        # cannot have a smaller one.
+        if self.slow or not self.reductions or not broken.rows:
+            return broken
 
         try:
             conversations_to_try(look, self.examples, reductions=self.reductions)

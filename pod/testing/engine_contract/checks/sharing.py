@@ -148,11 +148,19 @@ def _compress_beside_other_calls(bench: Bench) -> None:
     if callable(status):
         calls.append(("get_status()", status))
 
+    parted_alone = _parted(bench, rows)
     for _ in range(ROUNDS):
         results = bench.together(calls * 3)
         for result in results:
-            if isinstance(result, Compressed) and orphan_results(result.returned):
+            is_parted = isinstance(result, Compressed) and orphan_results(result.returned)
+            if is_parted and not parted_alone:
                 raise Broken("compress() beside other calls parted calls from results", rows)
+
+
+def _parted(bench: Bench, rows: list[Message]) -> bool:
+    """Tell whether an engine parts calls from results by itself, which other checks tell of."""
+    engine = bench.started(window=SMALL_WINDOW)
+    return bool(orphan_results(bench.compress(engine, rows, force=True).returned))
 
 
 @threads.check("§2.5 engine rules, shared instances")
@@ -164,11 +172,13 @@ def _several_compress_at_once(bench: Bench) -> None:
     def compress(rows: list[Message]) -> Callable[[], Compressed]:
         return lambda: bench.compress(engine, rows, current_tokens=tokens(rows), force=True)
 
+    parted_alone = _parted(bench, talks[0])
     for _ in range(ROUNDS):
         made = bench.together([("compress()", compress(rows)) for rows in talks])
         for marker, compressed in zip(MARKERS, made, strict=True):
             _pure(compressed, marker)
-            if orphan_results(compressed.returned) or not compressed.returned:
+            is_parted = orphan_results(compressed.returned) and not parted_alone
+            if is_parted or not compressed.returned:
                 raise Broken("compress() at once with others parted or lost messages", talks[0])
 
 
