@@ -31,8 +31,6 @@ from .errors import ConnectionLost, ProtocolMismatch, RemoteError
 
 MAX_LINE_BYTES = 64 << 20
 """The longest line that is taken from a pod, its newline aside: what is longer is no pod's."""
-HELLO_TIMEOUT_S = 10.0
-"""How long a connection may take to say who answers."""
 _BUSY_WAIT_S = 0.01
 
 EventLine: TypeAlias = Envelope | UnknownLine
@@ -63,8 +61,10 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ opening and closing
 
     @classmethod
-    async def open(cls, path: Path, receiver: Receiver) -> Connection:
+    async def open(cls, path: Path, receiver: Receiver, *, hello_s: float = 10.0) -> Connection:
         """Return a connection to the pod behind the socket `path`; `hello` says who it is.
+
+        Whoever answers has `hello_s` seconds to say so.
 
         Raises:
             NotServed: There is no such socket, or nobody listens behind it.
@@ -74,14 +74,14 @@ class Connection(asyncio.Protocol):
         """
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
+            async with asyncio.timeout(hello_s):
                 sock = await _connected(path)
                 _, connection = await asyncio.get_running_loop().create_unix_connection(
                     lambda: cls(receiver), sock=sock
                 )
                 await connection._said_hello()  # noqa: SLF001  its own class
         except TimeoutError:
-            message = f"no pod said who it is at {path} within {HELLO_TIMEOUT_S:g} s"
+            message = f"no pod said who it is at {path} within {hello_s:g} s"
             if connection is not None:
                 connection.close(message)
 

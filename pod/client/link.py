@@ -21,8 +21,6 @@ from .connection import Connection, EventLine
 from .cursor import Cursor, Position
 from .errors import ConnectionLost, ProtocolMismatch, RemoteError
 
-SILENCE_S = 60.0
-"""After how long without a heartbeat a pod is taken to be stuck, and connected to anew."""
 STEADY_S = 1.0
 """How long a connection must last, if it brings nothing, for the next loss to be a new one."""
 READ_AHEAD = 1_024
@@ -62,6 +60,10 @@ class Patience:
     first_for_s: float = 0.0
     """For how long the first connection is tried where nobody serves the pod yet."""
     backoff: Backoff = field(factory=Backoff)
+    hello_s: float = 10.0
+    """How long whoever answers may take to say that it is the pod."""
+    silence_s: float = 60.0
+    """After how long without a line a connection is given up; heartbeats come every 15 s."""
     clock: Callable[[], float] | None = None
     """Gives seconds; default: the event loop's time."""
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -215,7 +217,9 @@ class Link:
     async def _live(self) -> str:
         """Connect, subscribe, and return why the connection ended in the end."""
         self._show(evolve(self.state, phase="connecting", attempt=self._attempt, wait_s=0.0))
-        self._opening = connection = await Connection.open(self.path, self)
+        self._opening = connection = await Connection.open(
+            self.path, self, hello_s=self.patience.hello_s
+        )
         try:
             # Before events come: they may be many, and nobody reads them before that is done.
             await self.owner.meet(connection)
@@ -230,17 +234,16 @@ class Link:
 
     async def _until_lost(self, connection: Connection) -> str:
         """Wait for the end, and bring it about where nothing is heard any more."""
-        loop = asyncio.get_running_loop()
+        loop, silence_s = asyncio.get_running_loop(), self.patience.silence_s
         while True:
-            with_limit = asyncio.timeout_at(connection.heard_at + SILENCE_S)
             try:
-                async with with_limit:
+                async with asyncio.timeout_at(connection.heard_at + silence_s):
                     return await connection.lost()
             except TimeoutError:
                 if self._brake is not None:
                     connection.heard_at = loop.time()  # it was not listened to
-                elif loop.time() - connection.heard_at >= SILENCE_S:
-                    connection.close(f"nothing was heard of the pod for {SILENCE_S:g} s")
+                elif loop.time() - connection.heard_at >= silence_s:
+                    connection.close(f"nothing was heard of the pod for {silence_s:g} s")
 
     async def _wait_or_give_up(self, why: Exception) -> None:
         now = self._clock()
