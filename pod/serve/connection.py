@@ -19,7 +19,7 @@ from pod.protocol.wire import LineBuffer
 
 from .outbox import Outbox
 from .peer import Peer
-from .record import Record
+from .record import Parcel, Record
 
 READ_BYTES = 1 << 16
 MAX_IN_FLIGHT = 64
@@ -159,31 +159,38 @@ class Connection:
             self.outbox.add(record)
             self.flush()
 
+    def hand(self, parcel: Parcel) -> Record | None:
+        """Send events, or keep those that the other end does not take just now.
+
+        Returns the first for which there is no room; it and those after it are not kept.
+        """
+        if self.is_closed:
+            return None
+
+        if not (self.is_blocked or self.outbox):
+            self._send_parcel(parcel)
+            return None
+
+        missed = next((r for r in parcel.records if not self.outbox.offer(r)), None)
+        self.flush()
+        return missed
+
+    def _send_parcel(self, parcel: Parcel) -> None:
+        """Send events to somebody for whom nothing is kept: mostly all of it goes at once."""
+        try:
+            sent = self.sock.send(parcel.data)
+        except OSError:
+            sent = 0  # it is tried again, and heeded, by `flush`
+
+        if sent < len(parcel.data):
+            for record in parcel.records:
+                self.outbox.add(record)
+
+            self.outbox.sent(sent)
+            self.flush()
+
     def flush(self) -> None:
         """Send what the other end takes just now; the rest follows when it takes more."""
-        if not (self.is_blocked or self.is_closed):
-            alone = self.outbox.alone
-            if alone is None or not self._sent_at_once(alone):
-                self._send_all()
-
-    def _sent_at_once(self, record: Record) -> bool:
-        """Send the only line there is, as it mostly is; tell whether it went whole."""
-        try:
-            size = self.sock.send(record.line)
-        except OSError:
-            return False  # it is tried again, and heeded, with what else there is
-
-        if size < len(record.line):
-            self.outbox.sent(size)
-            return False
-
-        self.outbox.sent_alone()
-        if self._drained is not None or self.is_leaving or self.at_end:
-            self._on_drained()
-
-        return True
-
-    def _send_all(self) -> None:
         while self.outbox and not self.is_blocked and not self.is_closed:
             self._send_some()
 

@@ -17,7 +17,7 @@ from pod.protocol.wire import HEARTBEAT_S, Heartbeat, heartbeat_line
 from .connection import Connection
 from .ledger import Ledger
 from .outbox import Outbox
-from .record import Joiner, Meter, Record, record_of
+from .record import Joiner, Meter, Parcel, Record, record_of
 from .ring import Ring
 
 _log = logging.getLogger("pod.serve")
@@ -30,8 +30,9 @@ leaves) was measured at 20 to 25 MiB with a thousand that stalled: 64 MiB of mem
 """
 _CAUGHT_UP_BY = 64
 """How many events are handed over at once to somebody who catches up."""
-_FLUSH_AT = 128
-"""How many events wait for the end of a burst; half of what a subscriber may fall behind."""
+_BURST_EVENTS = 128
+_BURST_BYTES = 1 << 18
+"""How much waits until the loop goes on, and no longer: part of what a subscriber may be behind."""
 
 
 @frozen(eq=False)
@@ -90,6 +91,9 @@ class Hub:
     """The last event that was handed out."""
     _joiner: Joiner = field(factory=Joiner, init=False)
     _subscribers: dict[Connection, Subscriber] = field(factory=dict, init=False)
+    _burst: list[Record] = field(factory=list, init=False)
+    """Events that came since the loop last went on; they are handed out together."""
+    _burst_bytes: int = field(default=0, init=False)
     _is_flush_due: bool = field(default=False, init=False)
     _beat: asyncio.TimerHandle | None = field(default=None, init=False)
     _stop: Callable[[], None] | None = field(default=None, init=False)
@@ -115,7 +119,7 @@ class Hub:
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
 
-        self._flush()
+        self.flush()
 
     def close(self) -> None:
         """Hear nothing more."""
@@ -130,6 +134,7 @@ class Hub:
 
     def end_subscriptions(self) -> None:
         """Hand out nothing more; what was handed out already is still sent."""
+        self.flush()
         for subscriber in tuple(self._subscribers.values()):
             self._forget(subscriber)
 
@@ -152,6 +157,7 @@ class Hub:
         before: Before | None = None,
     ) -> None:
         """Send events: those of `before`, those held from `from_seq` on, and what comes."""
+        self.flush()
         next_seq = self.seq + 1 if from_seq is None else from_seq
         subscriber = Subscriber(connection, wish, launch=self.bus.launch, next_seq=next_seq)
         self._subscribers[connection] = subscriber
@@ -175,6 +181,7 @@ class Hub:
 
         None where the connection was not subscribed.
         """
+        self.flush()
         subscriber = self._subscribers.get(connection)
         if subscriber is None:
             return None
@@ -209,34 +216,41 @@ class Hub:
         self.seq = envelope.seq
         record = record_of(envelope)
         self.ring.append(record)
-        self._hand_out(record)
-        if self.meter.is_over:
-            self._shed()
-
-        if not self._is_flush_due:
+        self._burst.append(record)
+        self._burst_bytes += len(record.line)
+        if len(self._burst) >= _BURST_EVENTS or self._burst_bytes >= _BURST_BYTES:
+            self.flush()
+        elif not self._is_flush_due:
             self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self._flush_when_due)
 
-    def _hand_out(self, record: Record) -> None:
-        event = record.event
-        # Written out: what is called here is called for every event and every subscriber.
+    def _flush_when_due(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand out what came, now; before anything that should come after it."""
+        burst, self._burst, self._burst_bytes = self._burst, [], 0
+        if not burst:
+            return
+
+        parcels: dict[frozenset[str] | None, Parcel] = {}
         for subscriber in tuple(self._subscribers.values()):
-            names = subscriber.wish.names
-            if not subscriber.is_live or (names is not None and event not in names):
+            if not subscriber.is_live:
                 continue
 
-            outbox = subscriber.connection.outbox
-            if not outbox.offer(record):
-                self._cut(subscriber, record)
-            elif outbox.events >= _FLUSH_AT:
-                # A burst without a pause is no slowness of theirs.
-                subscriber.connection.flush()
+            names = subscriber.wish.names
+            parcel = parcels.get(names)
+            if parcel is None:
+                parcel = parcels[names] = Parcel.of(burst, subscriber.wish.covers)
 
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        for connection in tuple(self._subscribers):
-            if not connection.is_blocked:
-                connection.flush()
+            if parcel.records:
+                missed = subscriber.connection.hand(parcel)
+                if missed is not None:
+                    self._cut(subscriber, missed)
+
+        if self.meter.is_over:
+            self._shed()
 
     def _cut(self, subscriber: Subscriber, missed: Record) -> None:
         """End a subscription that fell too far behind, telling where it can be taken up."""
@@ -305,6 +319,7 @@ class Hub:
             self._pass_on(subscriber, batch)
             await connection.drained()
 
+        self.flush()  # of which it was handed its part already
         subscriber.is_live = True
         subscriber.catching_up = None
         # Whoever waits for something that was missed knows now whether it is still to come.
@@ -340,6 +355,7 @@ class Hub:
         return heartbeat_line(Heartbeat(self.bus.launch, self.seq, int(self.clock() * 1000)))
 
     def _on_beat(self) -> None:
+        self.flush()
         line = self._heartbeat()
         for subscriber in tuple(self._subscribers.values()):
             if subscriber.is_live and not subscriber.connection.outbox:

@@ -44,20 +44,13 @@ class Outbox:
 
     def offer(self, record: Record) -> bool:
         """Put in an event if there is room, after joining deltas if need be; tell whether."""
-        # Every event comes here once for each subscriber: what it takes is what all of it takes.
         size = len(record.line)
         if self.events and not self._has_room(size):
             self._join()
             if not self._has_room(size):
                 return False
 
-        self._queue.append(record)
-        self.events += 1
-        self.event_bytes += size
-        if record.holders == 0:
-            self.meter.held += record.size
-
-        record.holders += 1
+        self.add(record)
         return True
 
     def _has_room(self, size: int) -> bool:
@@ -99,15 +92,6 @@ class Outbox:
             lines[0] = memoryview(lines[0])[self._offset :]
 
         return lines
-
-    @property
-    def alone(self) -> Record | None:
-        """The only line there is, if there is one alone and it was not begun."""
-        return self._queue[0] if len(self._queue) == 1 and not self._offset else None
-
-    def sent_alone(self) -> None:
-        """Note that the only line there is was sent."""
-        self._uncount(self._queue.popleft())
 
     def sent(self, size: int) -> None:
         """Note that the next `size` bytes were sent."""

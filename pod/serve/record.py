@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
@@ -49,6 +49,22 @@ def record_of(envelope: Envelope) -> Record:
         first_seq=envelope.first_seq or envelope.seq,
         delta=envelope if isinstance(envelope.data, Delta) else None,
     )
+
+
+@frozen(eq=False)
+class Parcel:
+    """Events that are handed to many at once, put together once for all of them."""
+
+    records: tuple[Record, ...]
+    data: bytes
+    """Their lines."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record], wanted: Callable[[str], bool]) -> Parcel:
+        """Return those of the records whose events are wanted."""
+        chosen = tuple(record for record in records if wanted(record.event))
+        alone = len(chosen) == 1
+        return cls(chosen, chosen[0].line if alone else b"".join(r.line for r in chosen))
 
 
 @define(eq=False)

@@ -309,6 +309,11 @@ class PodServer:
         finally:
             connection.finished()
 
+    def _tell(self, connection: Connection, line: bytes) -> None:
+        """Send an answer, after the events that came before it."""
+        self.hub.flush()
+        connection.send(line)
+
     async def _carry_out(self, connection: Connection, line: bytes | None) -> None:
         try:
             if line is None:
@@ -316,7 +321,7 @@ class PodServer:
 
             request = parse_request(line)
         except WireError as error:
-            connection.send(error_line(error.id, told(error)))
+            self._tell(connection, error_line(error.id, told(error)))
             return
 
         try:
@@ -326,12 +331,12 @@ class PodServer:
             if not isinstance(error, (WireError, *EXPECTED_ERRORS)):
                 _log.exception("%s failed", request.method)
 
-            connection.send(error_line(request.id, told(error)))
+            self._tell(connection, error_line(request.id, told(error)))
             return
 
         answer, then = outcome if isinstance(outcome, tuple) else (outcome, None)
         if request.id is not None:
-            connection.send(answer_line(request.id, _plain(answer)))
+            self._tell(connection, answer_line(request.id, _plain(answer)))
 
         if then is not None and not (connection.is_closed and request.method == "subscribe"):
             then()

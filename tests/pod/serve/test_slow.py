@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pod.protocol import Alert, EventData, TextDelta, ToolResult
 from pod.serve.outbox import MAX_EVENTS
@@ -180,6 +182,62 @@ async def test_all_together_are_bounded_also_where_each_is(home: Path) -> None:
 
         assert len(hub) < 1 + len(slow)
         assert await fast.call("ping")
+
+
+SIZES = st.sampled_from([1, 1, 1, 10, 3_000, 200_000, 300_000, 1_200_000])
+
+
+@given(
+    bursts=st.lists(st.lists(st.tuples(SIZES, st.booleans()), max_size=6), min_size=1, max_size=6),
+    reads=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_lines_stay_whole_whatever_their_sizes(
+    scene: Scene, bursts: list[list[tuple[int, bool]]], reads: list[bool]
+) -> None:
+    """Large and small, deltas and others, to somebody who reads at times: in order, without a gap.
+
+    Or it is cut, and told where to go on.
+    """
+    client = await stalled(scene)
+    first = scene.server.hub.seq + 1
+    for burst, is_reading in zip(bursts, reads, strict=False):
+        for size, is_delta in burst:
+            text = "x" * size
+            data = TextDelta(text=text) if is_delta else Alert(level="info", message=text)
+            scene.pod.bus.publish(data)
+
+        if is_reading:
+            wake(client)
+            await asyncio.sleep(0.005)
+            reading(client).pause_reading()
+
+    wake(client)
+    end = scene.server.hub.seq
+    while not client.events or client.events[-1]["seq"] < end:
+        if end < first or (client.names and client.names[-1] == "lagged"):
+            break
+
+        await client.line()
+
+    seqs = [
+        seq
+        for event in client.events
+        if event["event"] != "lagged"
+        for seq in range(first_of(event), event["seq"] + 1)
+    ]
+    upto = end
+    if client.names and client.names[-1] == "lagged":
+        upto = client.events[-1]["data"]["next_seq"] - 1
+
+    assert seqs == list(range(first, upto + 1))
+    client.close()
+
+
+@pytest.fixture
+async def scene(home: Path) -> AsyncIterator[Scene]:
+    async with quiet(home) as scene:
+        yield scene
 
 
 async def test_fifty_subscribers_get_all_of_it(home: Path) -> None:
