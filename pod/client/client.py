@@ -18,6 +18,7 @@ from pod.prompts import prompt_message
 from pod.protocol import ApprovalRequest, CompactionDone, Envelope, EventData, event_name
 from pod.protocol.methods import SessionAnswer, TextAnswer
 from pod.serve.places import Places
+from worker.foreign import uninterrupted
 from worker.hooks import ToolCallView
 from worker.items import Image, Item, UserMessage
 
@@ -151,9 +152,13 @@ class PodClient:
     async def aclose(self) -> None:
         """End the connection; idempotent. The pod, and a run that is going on, go on without it.
 
-        Subscriptions end once what they hold was read.
+        Subscriptions end once what they hold was read. Whoever is cancelled meanwhile hears of it
+        after that.
         """
         self._is_closed = True
+        await uninterrupted(self._close())
+
+    async def _close(self) -> None:
         # What was asked for a moment ago, such as a cancellation, is still to leave.
         pending = [task for task in self._tasks if not task.done()]
         if pending and self._link.now() is not None:

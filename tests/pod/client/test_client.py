@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from pod.protocol import (
 from tests.fake_provider import Asked, Say
 from tests.pod.client.served import Served, served, until
 from tests.pod.pods import COMPACT, chat, prose
+from worker import Image, Text, UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -333,6 +334,100 @@ async def test_nothing_is_left_behind(home: Path) -> None:
         await asyncio.sleep(0.05)
         assert len(asyncio.all_tasks()) <= tasks
         assert len(list(Path("/proc/self/fd").iterdir())) <= files
+
+
+async def test_being_cancelled_at_any_step_leaves_nothing_behind(home: Path) -> None:
+    async def use(pod: Served) -> None:
+        async with pod.client() as client:
+            await client.run("hello")
+            await client.new()
+
+    async with served(home, lambda _asked, _n: Say("fine")) as pod:
+        await use(pod)  # whatever is made once, is made now
+        await asyncio.sleep(0.05)
+        tasks, files = len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+        for steps in range(60):
+            using = asyncio.create_task(use(pod))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+            using.cancel()
+            await asyncio.gather(using, return_exceptions=True)
+            await pod.pod.idle()
+
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= files)
+        async with pod.client() as client:
+            assert (await client.run("again")).outcome == "finished"
+
+
+async def test_whoever_is_cancelled_before_it_was_accepted_cancels_nobody_elses_run(
+    home: Path,
+) -> None:
+    async with held(home) as (pod, wait), pod.client() as one, pod.client() as other:
+        running = asyncio.create_task(one.run("long"))
+        await until(lambda: other.status().state == "running")
+        for steps in range(4):
+            second = asyncio.create_task(other.run("another"))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+
+        await other.call("ping")
+        wait.set()
+        assert (await running).outcome == "finished"
+
+
+async def test_images_go_along(home: Path) -> None:
+    picture = Image(media_type="image/png", data=b"\x89PNG\r\n\x1a\n" + bytes(64))
+    async with served(home, lambda _asked, _n: Say("a picture")) as pod, pod.client() as client:
+        result = await client.run("What is it?", images=(picture,))
+        assert result.text == "a picture"
+        message = client.history[0]
+        assert isinstance(message, UserMessage)
+        assert message.parts == (Text("What is it?"), picture)
+        assert client.history == pod.pod.history
+        again = await client.run(UserMessage(uid="a" * 32, parts=(Text("and now?"),)))
+        assert again.outcome == "finished"
+        assert client.history[2].uid == "a" * 32
+
+
+async def test_a_prompt_of_a_known_uid_is_run_once(home: Path) -> None:
+    async with served(home, plain) as pod, pod.client() as client:
+        params = {"input": "hello", "uid": "b" * 32}
+        first = await client.call("run", params)
+        assert await client.call("run", params) == first
+        await client.idle()
+        assert await client.call("run", params) == first
+        assert len(client.history) == 2
+        assert len(pod.asked) == 1
+        with pytest.raises(RemoteError) as caught:
+            await client.call("run", {"input": "hello", "uid": "not a uid"})
+
+        assert caught.value.code == "bad_params"
+
+
+async def test_many_clients_all_have_everything(home: Path) -> None:
+    async with served(home, plain) as pod, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(pod.client()) for _ in range(30)]
+        heard: list[list[int]] = [[] for _ in clients]
+        for client, numbers in zip(clients, heard, strict=True):
+            client.listen(lambda envelope, numbers=numbers: numbers.append(envelope.seq))
+
+        for number in range(3):
+            await clients[number].run(f"prompt {number}")
+
+        last = pod.scene.server.hub.seq
+        await until(lambda: all(numbers[-1:] == [last] for numbers in heard))
+        assert all(numbers == heard[0] for numbers in heard)
+        for client in clients:
+            await until(lambda client=client: client.history == pod.pod.history)
+
+
+def plain(_: Asked, number: int) -> Say:
+    return Say(f"answer {number}")
 
 
 async def test_a_client_that_was_not_started_says_so(home: Path) -> None:
