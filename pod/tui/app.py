@@ -197,10 +197,15 @@ class View:
     def _shown(self, step: Step) -> None:
         approvals = step.state.approvals
         is_other = self._asking.look_at(approvals, self.manner.now_ms())
-        if self._code is None:
-            self.stage.update(step.state, step.said)
-            if is_other:
-                self.stage.ask_about(next(iter(self._asking.undecided(approvals)), None))
+        if self._code is not None:
+            return
+
+        if is_other:
+            self.stage.ask_about(None)
+
+        self.stage.update(step.state, step.said)
+        if is_other:
+            self.stage.ask_about(next(iter(self._asking.undecided(approvals)), None))
 
     def _newest_status(self) -> PodStatus | None:
         try:

@@ -141,8 +141,8 @@ class Glass:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if pid:
             self.code = os.waitstatus_to_exitcode(status)
-            if self._fd >= 0:
-                self.settle(0.0)
+            while self._fd >= 0 and select.select([self._fd], [], [], 0)[0] and self._read():
+                pass  # what it said last
 
         return bool(pid)
 
