@@ -24,7 +24,7 @@ from pod.compaction.summary import (
 )
 from pod.context.attempt import tried
 from pod.context.bridge import from_messages
-from pod.context.engine import ContextEngine, JsonDict, Message
+from pod.context.engine import ContextEngine, JsonDict, Message, sanitize_memory_context
 from pod.context.pairs import without_loose_ends
 from pod.context.thresholds import resolve_model_threshold
 from worker.items import Item, is_turn_start
@@ -225,7 +225,8 @@ class HermesCompressor(ContextEngine):
     ) -> list[Message]:
         """Return the messages with a summary in the place of the older ones.
 
-        The same list comes back where there is nothing to summarize, or no summary was written.
+        The same list comes back where there is nothing to summarize, no summary was written, or it
+        is no smaller than what it would stand for.
         """
         self._begin_attempt()
         system = _leading_system_rows(messages)
@@ -246,12 +247,16 @@ class HermesCompressor(ContextEngine):
             self._last_compress_aborted = True
             return messages
 
+        made = [*messages[:system], *head, handoff_row(summary), *kept]
+        if messages_tokens(made) >= messages_tokens(messages):
+            return messages
+
         self.compression_count += 1
         self._last_compression_made_progress = True
         self._last_summary_dropped_count = len(covered)
         self.last_compression_rough_tokens = messages_tokens(messages)
         self.awaiting_real_usage_after_compression = True
-        return [*messages[:system], *head, handoff_row(summary), *kept]
+        return made
 
     def _split(
         self, rows: Sequence[Message], current_tokens: int | None
@@ -262,11 +267,14 @@ class HermesCompressor(ContextEngine):
         """
         rows = rows[_leading_system_rows(rows) :]
         start = self._protect_head_size(rows)
-        body = list(rows[start:])
+        body = self._sanitize_tool_pairs(rows[start:])
         if len(body) < LEAST_ROWS:
             return None
 
-        items = from_messages(body, [], origin="user")
+        items, _ = tried(lambda: from_messages(body, [], origin="user"))
+        if items is None:
+            return None  # Rows that nobody could make a history of stay as they are.
+
         sizes = {id(item): message_tokens(row) for item, row in zip(items, body, strict=True)}
         total = sum(sizes.values())
         budget = min(self.tail_token_budget or total, total / 2)
@@ -342,7 +350,7 @@ class HermesCompressor(ContextEngine):
             focus=focus_topic,
             max_tokens=self.max_summary_tokens,
             window=self.context_length,
-            memory=memory_context,
+            memory=sanitize_memory_context(memory_context),
         )
         written, failure = tried(lambda: write_summary(assignment, self._summarize))
         if written is None:

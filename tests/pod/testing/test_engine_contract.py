@@ -48,7 +48,14 @@ def ours(plugins: Path) -> dict[str, Callable[[], ContextEngine]]:
     """Every engine that ships with a pod, by its name, and what makes one."""
     bundled = [info.name for info in list_engines(plugins) if info.source == "bundled"]
     makers = {name: lambda name=name: load_engine(name, plugins) for name in bundled}
-    return {"compressor": built_in, **makers}
+    return {"compressor": built_in, "ContextCompressor": built_upon, **makers}
+
+
+def built_upon() -> ContextEngine:
+    """What engines of others are built upon."""
+    from agent.context_compressor import ContextCompressor
+
+    return ContextCompressor(quiet_mode=True, config_context_length=200_000)
 
 
 SHIPPED = ours(Path("no plugins"))
