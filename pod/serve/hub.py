@@ -22,11 +22,11 @@ from .ring import Ring
 
 _log = logging.getLogger("pod.serve")
 
-TOTAL_BYTES = 40 << 20
+TOTAL_BYTES = 36 << 20
 """How much all that is held for subscribers may be, as counted, in one pod.
 
 What comes on top (connections, what is made while deltas are joined, gaps that the allocator
-leaves) was measured at 20 to 25 MiB with a thousand that stalled: 64 MiB of memory together.
+leaves) was measured at 18 to 25 MiB with a thousand that stalled: 64 MiB of memory together.
 """
 _CAUGHT_UP_BY = 64
 """How many events are handed over at once to somebody who catches up."""
