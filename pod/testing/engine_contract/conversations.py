@@ -7,7 +7,7 @@ smaller; equal turns give equal messages, identities included.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -168,12 +168,3 @@ def _random_turn(random: Random) -> Turn:
         random.choice((1, 10, 100)),
         random.randrange(SCRIPTS),
     )
-
-
-def first_rows(rows: Sequence[Message], count: int) -> list[Message]:
-    """Return the first `count` messages and what must follow them: results of their calls."""
-    end = count
-    while end < len(rows) and rows[end]["role"] == "tool":
-        end += 1
-
-    return list(rows[:end])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pod.context.engine import Message
 from pod.context.rows import (
@@ -132,11 +132,6 @@ def is_real_user(row: Message) -> bool:
 def same_rows(left: Sequence[Message], right: Sequence[Message]) -> bool:
     """Tell whether a model would see no difference."""
     return [*map(visible, left)] == [*map(visible, right)]
-
-
-def without_keys(row: Message, wanted: Callable[[str], bool]) -> Message:
-    """Return the message without the keys that are not wanted."""
-    return {key: value for key, value in row.items() if wanted(str(key))}
 
 
 def shown(value: object, most: int = 60) -> str:
