@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes_cli.plugins import (  # type: ignore[import-not-found]  # served to whoever runs this
-    PluginContext,
-    PluginManifest,
-    get_plugin_manager,
-)
-
 from pod.context.errors import EngineMissingInPlugin, EngineNotFound, EngineUnavailable
+from pod.context.hermes.plugin_slots import PluginContext, PluginManifest
 from pod.context.hermes.surroundings import plugins_dir
 
 if TYPE_CHECKING:
@@ -59,12 +55,14 @@ def discover_context_engines() -> list[tuple[str, str, bool]]:
     return [(info.name, info.description, _is_available(info.name)) for info in infos]
 
 
-class _EngineCollector(PluginContext):  # type: ignore[misc]  # served, so its type is not known
+class _EngineCollector(PluginContext):
     """The `ctx` of an engine's plugin; commands go to the manager, under the engine's name."""
 
     def __init__(self, engine_name: str = "") -> None:
+        # By its served name: that is where a test suite puts a manager of its own.
+        plugins = import_module("hermes_cli.plugins")
         manifest = PluginManifest(name=f"context-engine:{engine_name}")
-        super().__init__(manifest, get_plugin_manager())
+        super().__init__(manifest, plugins.get_plugin_manager())
 
 
 def _folder() -> Path:
