@@ -110,14 +110,15 @@ class ApprovalDesk:
         """Decide about a call that waits, named by its `call_uid` or its `call_id`.
 
         Raises:
-            UnknownApproval: No such call waits: it is decided, timed out, or was never asked about.
+            UnknownApproval: No such call waits: it is decided, timed out, or was never asked about;
+                or several of that `call_id` do.
         """
-        uid = self._uid_of(call)
-        waiting = self._waiting.pop(uid) if uid is not None else None
+        waiting = self._named(call)
         if waiting is None or waiting.answer.done():
             message, hint = self._why_unknown(call)
             raise UnknownApproval(message, hint=hint)
 
+        del self._waiting[waiting.call.call_uid]
         answer = _Answer(decision, scope, by or "somebody")
         self._note(waiting.call, f"{decision} by {answer.by}")
         waiting.answer.set_result(answer)
@@ -169,8 +170,12 @@ class ApprovalDesk:
             async with asyncio.timeout(session.timeout_s):
                 answer = await future
         except TimeoutError:
-            answer = _Answer("deny", "once", "time")
-            return answer, f"nobody answered within {session.timeout_s:g} s"
+            if future.cancelled():
+                answer = _Answer("deny", "once", "time")
+                return answer, f"nobody answered within {session.timeout_s:g} s"
+
+            # Decided in this very moment: whoever did was told that it counts.
+            answer = future.result()
         finally:
             if self._waiting.get(call.call_uid) is waiting:
                 del self._waiting[call.call_uid]
@@ -205,13 +210,19 @@ class ApprovalDesk:
         while len(self._decided) > _DECIDED_KEPT:
             del self._decided[next(iter(self._decided))]
 
-    def _uid_of(self, call: str) -> str | None:
+    def _named(self, call: str) -> _Waiting | None:
+        """Return the call of that uid or id. Raises `UnknownApproval` where there are several."""
         if call in self._waiting:
-            return call
+            return self._waiting[call]
 
-        # An id may be used again by a later answer: the newest call of that id is meant.
-        named = [uid for uid, waiting in self._waiting.items() if waiting.call.call_id == call]
-        return named[-1] if named else None
+        named = [waiting for waiting in self._waiting.values() if waiting.call.call_id == call]
+        if len(named) > 1:
+            # A model may use an id twice in one answer: whichever is meant, it must not be guessed.
+            uids = ", ".join(waiting.call.call_uid for waiting in named)
+            message = f"{len(named)} calls of the id {call} wait"
+            raise UnknownApproval(message, hint=f"name the one that is meant by its uid: {uids}")
+
+        return named[0] if named else None
 
     def _why_unknown(self, call: str) -> tuple[str, str]:
         decided = self._decided.get(call)

@@ -16,6 +16,7 @@ from .hooks import (
     Abort,
     Action,
     Ask,
+    Continue,
     HookPoint,
     Pause,
     Skip,
@@ -61,8 +62,7 @@ async def execute(call: ToolCall, tools: Mapping[str, Tool], timeout_s: float) -
     """Run one call and return what it came to; nothing but cancellation from outside is raised."""
     tool = tools.get(call.name)
     if tool is None:
-        known = ", ".join(sorted(tools)) or "none"
-        return _error(f"unknown tool {call.name}; available: {known}")
+        return _unknown_tool(call, tools)
 
     limit_s = timeout_s if tool.timeout_s is None else tool.timeout_s
 
@@ -85,6 +85,24 @@ async def execute(call: ToolCall, tools: Mapping[str, Tool], timeout_s: float) -
                 "it was left behind and may go on"
             )
             return _error(message)
+
+
+def _why_it_cannot_run(call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput | None:
+    """Return the result of a call that there is nothing to run for, else None."""
+    if call.name not in tools:
+        return _unknown_tool(call, tools)
+
+    try:
+        parse_arguments(call)
+    except BadArguments as error:
+        return _error(_failure_message(call.name, Failure(error)))
+
+    return None
+
+
+def _unknown_tool(call: ToolCall, tools: Mapping[str, Tool]) -> ToolOutput:
+    known = ", ".join(sorted(tools)) or "none"
+    return _error(f"unknown tool {call.name}; available: {known}")
 
 
 def _failure_message(name: str, failure: Failure) -> str:
@@ -166,8 +184,13 @@ class CallBatch:
 
     async def _settle(self, decision: _Decision) -> _Decision:
         call = decision.call
-        if not isinstance(decision.action, Ask) or not self._could_run(call):
+        if not isinstance(decision.action, Ask):
             return decision
+
+        # There is nothing to allow; and what was not asked about does not run later either.
+        refusal = _why_it_cannot_run(call, self.worker.tools)
+        if refusal is not None:
+            return evolve(decision, action=SyntheticResult(refusal))
 
         ruling = await self.worker.ports.approve(_call_view(call), decision.action.reason)
         if not ruling.allowed:
@@ -178,15 +201,6 @@ class CallBatch:
             # Once for a call is enough, whichever hook wanted it.
             if not isinstance(decision.action, Ask):
                 return decision
-
-    def _could_run(self, call: ToolCall) -> bool:
-        """Tell whether there is anything to allow: a tool of that name, and arguments for it."""
-        try:
-            parse_arguments(call)
-        except BadArguments:
-            return False
-
-        return call.name in self.worker.tools
 
     async def _refuse_all(self, reason: str) -> None:
         for call in self.calls:
@@ -209,10 +223,13 @@ class CallBatch:
                 output = render_output(action.output)
             case Skip() as action:
                 output = _error(f"not run: {action.reason}")
-            case _:
+            case Continue():
                 self.started.add(call.call_uid)
                 timeout_s = self.worker.config.tool_timeout_s
                 output = await execute(call, self.worker.tools, timeout_s)
+            case action:
+                # None gets here. If one did, it would be no leave to run.
+                output = _error(f"not run: {type(action).__name__}")
 
         await self._finish(call, output)
         if await self._look_at_results() is not None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from pod import Pod
+from pod.approvals import ApprovalDesk
 from pod.errors import UnknownApproval
 from pod.protocol import ApprovalRequest, ApprovalResolved, RunEnd, ToolResult
 from tests.fake_provider import Say, Script, serving
 from tests.pod.pods import KEY, Story, living, log_of, manifest
+from worker.hooks import ToolCallView
 
 pytestmark = pytest.mark.anyio
 
@@ -276,3 +280,44 @@ async def test_whoever_only_listens_to_everything_is_nobody_to_ask(home: Path, w
 
     assert not story.of(ApprovalRequest)
     assert not done(work)
+
+
+# --- which call, and when -------------------------------------------------------------------
+
+
+def desk_of(told: list[object], timeout_s: float) -> ApprovalDesk:
+    """Return a desk that is attended, and whose record is a list of no consequence."""
+
+    async def record(_fields: dict[str, object]) -> tuple[str, int]:
+        return "session", 1
+
+    desk = ApprovalDesk(lambda data, _ref=None: told.append(data), is_watched=lambda: True)
+    desk.open_session(record, shown=str, timeout_s=timeout_s)
+    return desk
+
+
+async def test_an_id_that_two_waiting_calls_have_decides_neither() -> None:
+    told: list[object] = []
+    desk = desk_of(told, 10)
+    calls = [ToolCallView("call_0", uid, "deploy", f'"{uid}"') for uid in ("a" * 32, "b" * 32)]
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(desk.ask(call, "")) for call in calls]
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(UnknownApproval, match="2 calls of the id call_0 wait") as refused:
+            desk.decide("call_0", "allow")
+
+        assert all(call.call_uid in refused.value.hint for call in calls)
+        assert desk.waiting == tuple(calls)
+        desk.decide("b" * 32, "deny")
+        desk.decide("call_0", "allow")
+
+    assert [task.result().allowed for task in asked] == [True, False]
+
+
+async def test_a_decision_that_was_taken_counts_also_where_time_runs_out_in_that_moment() -> None:
+    desk = desk_of([], 0.05)
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.04, desk.decide, "call_0", "allow")
+    loop.call_later(0.01, time.sleep, 0.1)  # so that both are due when the loop goes on
+    ruling = await desk.ask(ToolCallView("call_0", "a" * 32, "deploy", "{}"), "")
+    assert ruling.allowed
