@@ -422,6 +422,10 @@ export interface UnsubscribeAnswer {
 
 /** Decide about a tool call that waits. */
 export interface ApproveParams {
+  /**
+   * The call's `call_uid`, which names that call alone, or its `call_id`, which a model may use
+   * again: where several calls of that id wait, it is refused.
+   */
   call_id: string;
   decision: "allow" | "deny";
   /** Whether that holds for this call, or for all of the same tool in this session. */

@@ -7,7 +7,7 @@ refused; fields of an answer that a reader does not know are for newer ones.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from attrs import frozen
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer
@@ -18,12 +18,21 @@ HISTORY_PAGE = 200
 """How many items `get_history` gives where no `limit` is named."""
 HISTORY_LIMIT = 1_000
 """The most items of one page."""
+MAX_PATTERNS = 64
+"""How many names and patterns of events a subscriber may give."""
+
+Word: TypeAlias = Annotated[str, Field(max_length=100)]
+"""A name, or something else that is short."""
+Words: TypeAlias = Annotated[str, Field(max_length=65_536)]
+"""A text that people write, other than a prompt. What is kept while it waits is bounded by it."""
 
 
 class Params(BaseModel):
-    """Base of every method's parameters: frozen, unknown ones refused."""
+    """Base of every method's parameters: frozen, unknown ones refused, nothing converted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
 
 class Answer(BaseModel):
@@ -43,7 +52,7 @@ class Done(Answer):
 class ImageParam(Params):
     """An image that goes with a prompt."""
 
-    media_type: str
+    media_type: Word
     """Such as `image/png`."""
     data: str
     """The bytes, in base64."""
@@ -54,7 +63,7 @@ class RunParams(Params):
 
     input: str
     """The prompt."""
-    images: tuple[ImageParam, ...] = ()
+    images: Annotated[tuple[ImageParam, ...], Field(strict=False)] = ()
     """Images that go with it."""
     uid: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
     """The message's uid. Sent again with the same one, as after a lost connection, the prompt is
@@ -76,7 +85,7 @@ class Accepted(Answer):
 class CompactParams(Params):
     """Compact the history now, whatever its size; answered when that is done."""
 
-    focus: str | None = None
+    focus: Words | None = None
     """What the summary should keep most of."""
 
 
@@ -94,14 +103,14 @@ class CompactAnswer(Answer):
 class ForkParams(Params):
     """Make a new session that begins as this one is, or was at an entry; nothing else changes."""
 
-    at: str | None = None
+    at: Word | None = None
     """An entry's hash, or its first 8 or more digits; default: the head."""
 
 
 class RewindParams(Params):
     """Go on in a new session that begins as the history was at an entry."""
 
-    to: str
+    to: Word
     """An entry's hash, or its first 8 or more digits."""
 
 
@@ -114,7 +123,7 @@ class SessionAnswer(Answer):
 class HistoryParams(Params):
     """Read items of the history, a page at a time; also of a session that the pod has left."""
 
-    session_id: str | None = None
+    session_id: Word | None = None
     """Default: the session that the pod is on."""
     start: int = 0
     """The index of the first item wanted; negative ones count from the end."""
@@ -194,9 +203,9 @@ class SubscribeParams(Params):
 
     from_seq: Annotated[int, Field(ge=1)] | None = None
     """The first event wanted, inclusive; default: those from now on."""
-    launch: str | None = None
+    launch: Word | None = None
     """The launch that `from_seq` is of; default: the present one."""
-    events: tuple[str, ...] | None = None
+    events: Annotated[tuple[Word, ...], Field(max_length=MAX_PATTERNS, strict=False)] | None = None
     """Names, or patterns such as `compaction_*`; default: all. What is not wanted is not held."""
     observe: bool = False
     """Only watch: the subscriber does not count as somebody who could answer an approval."""
@@ -232,11 +241,13 @@ class UnsubscribeAnswer(Answer):
 class ApproveParams(Params):
     """Decide about a tool call that waits."""
 
-    call_id: str
+    call_id: Annotated[str, Field(max_length=1_000)]
+    """The call's `call_uid`, which names that call alone, or its `call_id`, which a model may use
+    again: where several calls of that id wait, it is refused."""
     decision: Literal["allow", "deny"]
     scope: Literal["once", "session"] = "once"
     """Whether that holds for this call, or for all of the same tool in this session."""
-    by: str = ""
+    by: Word = ""
     """Who decided, as it is logged; default: the user and process at the other end."""
 
 
@@ -252,8 +263,8 @@ class CommandsAnswer(Answer):
 class CommandParams(Params):
     """Run a slash command of the context engine."""
 
-    name: str
-    args: str = ""
+    name: Word
+    args: Words = ""
 
 
 class TextAnswer(Answer):

@@ -8,7 +8,7 @@ import binascii
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, TypeAlias, cast
@@ -53,6 +53,9 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 _BEGIN_WORK = frozenset({"run", "resume", "new", "compact", "fork", "rewind", "engine_command"})
 """What a pod that is being shut down takes no more."""
+_MOST_PROBLEMS = 20
+_NAME_CHARS = 100
+"""How much is looked at, and told, of a name that is unknown: it may be megabytes."""
 _ACCEPTED_KEPT = 64
 """How many prompts are known again when they are sent a second time."""
 
@@ -275,18 +278,31 @@ def _validated(model: type[Params], request: Request) -> Params:
     try:
         return model.model_validate(request.params)
     except ValidationError as error:
-        problems = "; ".join(_problem(found, model) for found in error.errors())
-        message = f"{request.method}: {problems}"
+        message = f"{request.method}: {_problems(error, model)}"
         raise WireError("bad_params", message, hint=_takes(model)) from None
 
 
+def _problems(error: ValidationError, model: type[Params]) -> str:
+    count = error.error_count()
+    if count > _MOST_PROBLEMS:
+        return f"{count:,} mistakes in its parameters"
+
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(_problem(one, model) for one in found)
+
+
 def _problem(found: Any, model: type[Params]) -> str:  # noqa: ANN401  pydantic's own shape
-    where = ".".join(map(str, found["loc"]))
+    where = ".".join(str(part)[:_NAME_CHARS] for part in found["loc"])
     if found["type"] == "extra_forbidden":
-        near = get_close_matches(where, model.model_fields, n=1)
-        return f"{where}: unknown" + (f"; did you mean {near[0]}?" if near else "")
+        return f"{where}: unknown" + _did_you_mean(where, model.model_fields, "; {}")
 
     return f"{where}: {found['msg'].lower()}"
+
+
+def _did_you_mean(name: str, known: Collection[str], form: str = "{}") -> str:
+    """Return a question about what is near to a name; empty where nothing is."""
+    near = get_close_matches(name[:_NAME_CHARS], known, n=1)
+    return form.format(f"did you mean {near[0]}?") if near else ""
 
 
 def _takes(model: type[Params]) -> str:
@@ -295,9 +311,8 @@ def _takes(model: type[Params]) -> str:
 
 
 def _unknown_method(name: str) -> WireError:
-    near = get_close_matches(name, METHODS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(METHODS)}"
-    return WireError("unknown_method", f"no method {name[:100]!r}", hint=hint)
+    hint = _did_you_mean(name, METHODS) or f"there are {', '.join(METHODS)}"
+    return WireError("unknown_method", f"no method {name[:_NAME_CHARS]!r}", hint=hint)
 
 
 def _names(patterns: tuple[str, ...] | None) -> frozenset[str] | None:
@@ -309,8 +324,7 @@ def _names(patterns: tuple[str, ...] | None) -> frozenset[str] | None:
     for pattern in patterns:
         found = {name for name in EVENTS if fnmatchcase(name, pattern)}
         if not found:
-            near = get_close_matches(pattern, EVENTS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EVENTS)}"
+            hint = _did_you_mean(pattern, EVENTS) or f"there are {', '.join(EVENTS)}"
             raise WireError("bad_params", f"no event is called {pattern!r}", hint=hint)
 
         names |= found

@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,11 @@ async def test_status_says_where_the_pod_stands(home: Path) -> None:
         ("engine_command", {"name": "dance"}, "unknown_command", "dance"),
         ("get_history", {"limit": 0}, "bad_params", "limit"),
         ("unsubscribe", {}, "not_subscribed", "not subscribed"),
+        ("subscribe", {"from_seq": "1"}, "bad_params", "from_seq: input should be a valid int"),
+        ("subscribe", {"from_seq": True}, "bad_params", "from_seq"),
+        ("subscribe", {"observe": "no"}, "bad_params", "observe"),
+        ("subscribe", {"events": "run_end"}, "bad_params", "events"),
+        ("shutdown", {"wait": 1}, "bad_params", "wait"),
     ],
 )
 async def test_what_cannot_be_done_is_answered_with_what_to_do(
@@ -233,6 +239,33 @@ async def test_what_cannot_be_done_is_answered_with_what_to_do(
             assert error["code"] == code
             assert said in error["message"] + error.get("hint", "")
             assert await client.call("engine_commands") == {"commands": {}, "hints": {}}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("x" * (2 << 20), {}),
+        ("status", {"x" * (2 << 20): 1}),
+        ("status", dict.fromkeys(map(str, range(100_000)), 1)),
+        ("run", {"input": "x", "images": [{}] * 100_000}),
+        ("subscribe", {"events": ["run_*"] * 100_000}),
+        ("subscribe", {"events": ["x" * (2 << 20)]}),
+        ("compact", {"focus": "x" * (2 << 20)}),
+    ],
+    ids=["method", "name", "names", "images", "events", "event", "focus"],
+)
+async def test_however_large_a_mistake_is_its_answer_is_short_and_soon_there(
+    home: Path, method: str, params: dict[str, Any]
+) -> None:
+    with serving(chat(short)) as served:
+        async with serving_pod(manifest(home, served.base_url), home) as scene:
+            client = await scene.client()
+            await client.call("ping")
+            number = client.send(method, **params)
+            began = time.process_time()
+            await client.answer(number)
+            assert time.process_time() - began < 1.0
+            assert len(json.dumps(client.lines[-1])) < 2_000
 
 
 async def test_lines_that_are_no_requests_harm_nobody(home: Path) -> None:
