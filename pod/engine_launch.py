@@ -14,6 +14,7 @@ from pod.context.host import EngineHost
 from pod.context.plugin_host import PluginHost
 from pod.context.records import SessionRecords
 from pod.context.threads import compaction_pool
+from pod.context.words import LONGEST_LINE, one_line
 from pod.core import learned_windows
 from pod.engine_setup import (
     NamedEngine,
@@ -87,7 +88,8 @@ async def _engine(
         return kept.host, kept.named, kept.place
 
     def notice(engine: str, message: str) -> None:
-        setting.bus.publish(EngineNotice(engine=engine, message=prepared.masker.mask(message)))
+        line = one_line(prepared.masker.mask(message), LONGEST_LINE)
+        setting.bus.publish(EngineNotice(engine=engine, message=line))
 
     place = open_place(prepared)
     if place is not None:

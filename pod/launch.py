@@ -19,6 +19,7 @@ from pod.compaction.summarizer import Summarizer
 from pod.compaction.thresholds import Thresholds, thresholds_for
 from pod.compaction.triggers import TriggerStage
 from pod.context.host import EngineHost
+from pod.context.words import LONGEST_LINE, one_line
 from pod.core import PodCore
 from pod.engine_launch import engine_parts
 from pod.engine_setup import NamedEngine, attach, require_named_tools
@@ -35,7 +36,6 @@ from pod.worker_setup import make_worker
 from session_store import FileSessionStore, Session, SessionStoreError
 from worker.items import Item
 from worker.ports import Intake, Ports, RequestStage
-from worker.text import clean_text
 
 
 @define(eq=False)
@@ -251,7 +251,8 @@ def _ports(setting: Setting, journal: SessionJournal, stages: _Stages) -> Ports:
 
 
 def _warn(prepared: Prepared, bus: EventBus, message: str) -> None:
-    bus.publish(Alert(level="warning", message=prepared.masker.mask(clean_text(message))))
+    line = one_line(prepared.masker.mask(message), LONGEST_LINE)
+    bus.publish(Alert(level="warning", message=line))
 
 
 async def _record_approval(journal: SessionJournal, fields: dict[str, object]) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from pod.compaction.result import checked
 from pod.compaction.state import FLOOR_DOMAIN, floors_payload
 from pod.compaction.thresholds import UNKNOWN_WINDOW
 from pod.context.compacting import Attempt
+from pod.context.words import one_line
 from pod.core import PodCore
 from pod.errors import PodBusy
 from pod.journal import EntryDraft, in_thread
@@ -256,7 +257,7 @@ class Compactor:
             context_length=core.thresholds.window or UNKNOWN_WINDOW,
             model=core.worker.client.model,
         )
-        return core.masked(said) if said is not None else None
+        return one_line(core.masked(said)) if said is not None else None
 
     async def _plan(self, work: _Work) -> CompactionPlan:
         core, request = self.core, work.request

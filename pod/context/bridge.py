@@ -22,6 +22,7 @@ from .engine import Message
 from .errors import BridgeError
 from .rows import Row, message_of, read_row, without_identity
 from .versions import Makings, absorbed_by
+from .words import one_line
 
 __all__ = [
     "BridgeError",
@@ -197,10 +198,9 @@ def _with_absorbed(item: Item, row: Row, by_uid: Mapping[str, Item]) -> Item:
 
 
 def _refuse_repeated(rows: Sequence[Row]) -> None:
-    counts = Counter(row.uid for row in rows if row.uid)
-    repeated = [uid for uid, count in counts.items() if count > 1]
-    if repeated:
-        raise BridgeError(f"{counts[repeated[0]]} rows have the same message_uid {repeated[0]}")
+    for uid, count in Counter(row.uid for row in rows if row.uid).items():
+        if count > 1:
+            raise BridgeError(f"{count} rows have the same message_uid {one_line(uid)}")
 
 
 def _refuse_orphans(items: Sequence[Item], originals: Sequence[Item]) -> None:
@@ -209,8 +209,8 @@ def _refuse_orphans(items: Sequence[Item], originals: Sequence[Item]) -> None:
     new = [result for result in _orphans(items) if result.uid not in before]
     if new:
         raise BridgeError(
-            f"a tool result has no call before it (tool_call_id {new[0].call_id!r}, "
-            f"message_uid {new[0].uid})"
+            f"a tool result has no call before it (tool_call_id {one_line(new[0].call_id)!r}, "
+            f"message_uid {one_line(new[0].uid)})"
         )
 
 

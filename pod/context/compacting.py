@@ -25,6 +25,7 @@ from .reports import CompressReport
 from .signature import compress_arguments
 from .spending import counted
 from .threads import CompactionPool, Slot
+from .words import one_line
 
 T = TypeVar("T")
 PUT_OFF = "put off"
@@ -300,7 +301,7 @@ def _made(
     try:
         history = tuple(from_messages(result, request.items))
     except BridgeError as error:
-        return CompactionError("invalid_result", f"compress returned {error}")
+        return CompactionError("invalid_result", f"compress returned {one_line(str(error))}")
 
     return CompactionPlan(
         history=history,

@@ -15,6 +15,7 @@ from .bridge import to_messages
 from .engine import ContextEngine
 from .notices import Failed, Tries
 from .signature import overrides
+from .words import one_line
 
 
 @frozen
@@ -142,4 +143,4 @@ class _Asked:
         hook = self.engine.should_compress_info
         info = self.tries("should_compress_info", lambda: hook(tokens))
         reason = info[1] if isinstance(info, tuple | list) and len(info) > 1 else None
-        return " ".join(reason.split()) if isinstance(reason, str) else ""
+        return one_line(reason) if isinstance(reason, str) else ""

@@ -15,7 +15,8 @@ from typing import Literal
 from attrs import evolve, field, frozen
 
 from .plugin_folder import is_memory_only
-from .plugin_manifest import MANIFEST, BadManifest, PluginManifest, one_line, read_manifest
+from .plugin_manifest import MANIFEST, BadManifest, PluginManifest, read_manifest
+from .words import one_line
 
 BUILT_IN = "compressor"
 BUNDLED = Path(__file__).with_name("engines")

@@ -37,7 +37,7 @@ class EngineTools:
         if not overrides(self.engine, "get_tool_schemas"):
             return []
 
-        schemas = await self.calls.guarded("get_tool_schemas", self.engine.get_tool_schemas)
+        schemas = await self.calls.guarded("get_tool_schemas", self._schemas)
         if not isinstance(schemas, list | tuple):
             if schemas is not None:
                 self._leave_out("get_tool_schemas", f"it gave a {type(schemas).__name__}")
@@ -55,6 +55,9 @@ class EngineTools:
             tools.append(Tool(spec.name, spec.description, spec.parameters, call))
 
         return tools
+
+    def _schemas(self) -> object:
+        return self.engine.get_tool_schemas()
 
     def _specs(self, schemas: list[object] | tuple[object, ...]) -> Iterator[ToolSpec]:
         for schema in schemas:

@@ -1,6 +1,8 @@
-"""What can go wrong between a pod and its context engine. Imports nothing."""
+"""What can go wrong between a pod and its context engine."""
 
 from __future__ import annotations
+
+from .words import error_line
 
 
 class ContextError(Exception):
@@ -77,7 +79,7 @@ class EngineInterrupted(ContextError):
     """
 
     def __init__(self, raised: BaseException) -> None:
-        super().__init__(f"the engine raised {type(raised).__name__}: {raised}")
+        super().__init__(f"the engine raised {error_line(raised)}")
 
 
 class FenceClosed(ContextError):

@@ -15,6 +15,7 @@ from typing import TypeVar
 from attrs import define, evolve, field
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
+from pod.context.attempt import tried
 from pod.context.bridge import to_messages
 from pod.context.calls import CALL_TIMEOUT_S, Around, EngineCalls
 from pod.context.compacting import PUT_OFF, Attempt, Compactions, Limits
@@ -46,6 +47,7 @@ from pod.context.signature import end_context_engine_session, overrides
 from pod.context.status import masked, status_of
 from pod.context.threads import CompactionPool
 from pod.context.usage import usage_record
+from pod.context.words import one_line
 from worker.hooks import Action, Continue
 from worker.items import Item
 from worker.llm.types import Usage
@@ -56,6 +58,8 @@ from worker.worker import Worker
 __all__ = ["CALL_TIMEOUT_S", "EngineHost", "ModelFacts"]
 
 T = TypeVar("T")
+LONGEST_NAME = 64
+"""Of an engine's name, in characters."""
 CEILING_S = 600.0
 """How long an engine's compress may take altogether, unless the manifest says otherwise."""
 
@@ -98,7 +102,7 @@ class EngineHost(RequestStage):
     def __attrs_post_init__(self) -> None:
         """Set up the parts."""
         builtin = self.builtin
-        self.notices = Notices(str(self.engine.name), self.notice)
+        self.notices = Notices(_name_of(self.engine), self.notice)
         self.calls = EngineCalls(
             self.notices, self.around, builtin is not None, self.call_timeout_s
         )
@@ -379,3 +383,9 @@ class EngineHost(RequestStage):
         tools = {"tools": self._status["tools"]} if "tools" in self._status else {}
         said = status_of(self.engine).items()
         self._status = {key: masked(value, self.mask) for key, value in said} | tools
+
+
+def _name_of(engine: ContextEngine) -> str:
+    """Return what an engine calls itself, as events and the log can have it."""
+    name, failure = tried(lambda: one_line(engine.name, LONGEST_NAME))
+    return name or type(engine).__name__ if failure is None else type(engine).__name__

@@ -10,6 +10,8 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, field
 
+from .words import error_line
+
 T = TypeVar("T")
 Failed: TypeAlias = tuple[str, Exception]
 """What failed of an engine, and how."""
@@ -69,8 +71,7 @@ class Tries:
 
 def said(error: BaseException) -> str:
     """Return an error on one line: its kind, its words, and where a plugin's code raised it."""
-    words = " ".join(str(error).split())
-    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    text = error_line(error)
     frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
     place = next((f for f in reversed(frames) if not f.filename.startswith(_HERE)), None)
     if place is None:

@@ -9,8 +9,10 @@ import weakref
 from .attempt import tried
 from .engine import ContextEngine
 from .errors import EngineNotCopied
+from .words import error_line
 
 _lock = threading.Lock()
+_copying = threading.Lock()
 _in_use: dict[int, weakref.ref[ContextEngine]] = {}
 
 
@@ -24,20 +26,23 @@ def owned(engine: ContextEngine, plugin: object, name: str) -> ContextEngine:
         EngineNotCopied: The object is in use, and the copy failed.
     """
     with _lock:
-        is_used = _is_used(engine)
-        is_shared = is_used or any(value is engine for value in _globals(plugin))
+        is_shared = _is_used(engine) or any(value is engine for value in _globals(plugin))
         if not is_shared:
             return _taken(engine)
 
+    # A plugin's code, which may take its time: nobody who lets go of an engine waits for it.
+    with _copying:
         clone, failure = tried(lambda: _copy(engine))
-        if clone is not None:
+
+    with _lock:
+        if clone is not None and not _is_used(clone):
             return _taken(clone)
 
-        if not is_used:
+        if not _is_used(engine):
             return _taken(engine)
 
-        reason = f"{type(failure).__name__}: {failure}"
-        raise EngineNotCopied(name, reason) from failure
+    why = failure or ValueError("clone_for_agent returned the engine of another pod")
+    raise EngineNotCopied(name, error_line(why)) from failure
 
 
 def release_engine(engine: ContextEngine) -> None:

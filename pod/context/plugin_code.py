@@ -19,6 +19,7 @@ from .attempt import tried
 from .discovery import EngineInfo
 from .hermes.runtime import PLUGINS_PACKAGE as NAMESPACE
 from .plugin_options import PluginOptions, made_with
+from .words import error_line
 
 _importing = threading.Lock()
 _locks: dict[str, threading.RLock] = {}
@@ -146,8 +147,7 @@ def reason_of(error: BaseException) -> str:
         file = Path(error.filename).name if error.filename else "its code"
         return f"{file}, line {error.lineno}: {error.msg}"
 
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return error_line(error)
 
 
 def _missing(module: str) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from pod.errors import EngineCommandFailed, UnknownEngineCommand
+from worker.text import clean_text
 from worker.threads import call_in_daemon_thread
 
 from .errors import EngineTimeout
+from .words import error_line
 
 if TYPE_CHECKING:
     from .host import EngineHost
@@ -100,7 +102,7 @@ class _Errand:
             message = f"{what} gave no answer in {timeout_s:g} s"
             raise EngineCommandFailed(message, hint="it may still be at work") from error
         except Exception as error:  # supervision point of plugin code
-            raise EngineCommandFailed(f"{what} failed: {_said(error)}") from error
+            raise EngineCommandFailed(f"{what} failed: {error_line(error)}") from error
 
 
 def _errand(engine: str, commands: Mapping[str, Command], name: str, args: str) -> _Errand:
@@ -118,7 +120,7 @@ def answer_of(handler: Callable[..., object], args: str) -> str:
     if inspect.isawaitable(answer):
         answer = asyncio.run(_awaited(answer))
 
-    return as_text(answer)
+    return clean_text(as_text(answer))
 
 
 async def _awaited(answer: Awaitable[object]) -> object:
@@ -157,8 +159,3 @@ def _unknown(engine: str, name: str) -> str:
 def _known(commands: Mapping[str, Command]) -> str:
     known = ", ".join(f"/{name}" for name in sorted(commands))
     return f"it has {known}" if known else "it has none"
-
-
-def _said(error: BaseException) -> str:
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

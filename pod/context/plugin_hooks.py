@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 from worker.threads import call_in_daemon_thread
 
 from .attempt import tried
+from .words import error_line
 
 HOOK_TIMEOUT_S = 30.0
 """How long one hook may take before the pod goes on without it."""
@@ -87,12 +88,12 @@ class HookCaller:
                 value = await call_in_daemon_thread(work.run, name="plugin-hook")
         except TimeoutError as error:
             if not deadline.expired():
-                return self._failed(label, f"raised {_said(error)}")
+                return self._failed(label, f"raised {error_line(error)}")
 
             self._leave_behind(record, work)
             return self._failed(label, f"took over {self.timeout_s:g} s")
         except Exception as error:  # noqa: BLE001  # supervision point of plugin code
-            return self._failed(label, f"raised {_said(error)}")
+            return self._failed(label, f"raised {error_line(error)}")
 
         return Answer(value)
 
@@ -113,13 +114,14 @@ class HookCaller:
 
     def _failed(self, label: str, why: str) -> Answer:
         message = f"{label} {why}"
-        self.tell_once(message)
+        self.tell_once(message, about=f"{label} {why.partition(' ')[0]}")
         return Answer(failure=message)
 
-    def tell_once(self, message: str) -> None:
-        """Tell people something, unless they were told of it."""
-        if message not in self.said:
-            self.said.add(message)
+    def tell_once(self, message: str, *, about: str = "") -> None:
+        """Tell people something, unless they were told of it, or of what it is `about`."""
+        key = about or message
+        if key not in self.said:
+            self.said.add(key)
             self.tell(message)
 
 
@@ -189,8 +191,3 @@ def taken_by(callback: Callback, payload: Mapping[str, object]) -> dict[str, obj
 def _name_of(callback: Callback) -> str:
     name = getattr(callback, "__qualname__", None) or type(callback).__name__
     return name.rpartition("<locals>.")[2]
-
-
-def _said(error: BaseException) -> str:
-    said = " ".join(str(error).split())[:300]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -33,6 +33,7 @@ from .plugin_facts import (
 )
 from .plugin_hooks import Answer, HookCaller
 from .plugin_tools import ToolSurroundings, as_tool, why_unavailable
+from .words import one_line
 
 NOTE_KIND = "plugin"
 LONGEST_NOTE = 32_768
@@ -251,7 +252,7 @@ def _verdict(answers: Sequence[Answer]) -> Skip | Ask | None:
             return Skip(f"{answer.failure}, and so did not say that the call may run")
 
         directive = answer.value if isinstance(answer.value, Mapping) else {}
-        message = str(directive.get("message") or "")
+        message = one_line(directive.get("message"))
         match directive.get("action"):
             case "block":
                 return Skip(message or "a hook of the engine's plugin blocks it")

@@ -8,6 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
+from .words import one_line
+
 MANIFEST = "plugin.yaml"
 _MAX_BYTES = 65_536
 
@@ -55,12 +57,6 @@ def read_manifest(folder: Path, source: str) -> PluginManifest:
         source=source,
         key=folder.name,
     )
-
-
-def one_line(value: object) -> str:
-    """Return a plain value as one line of text; anything else as none."""
-    # Lists are not made text of: a few bytes of YAML can stand for gigabytes of that.
-    return " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
 
 
 def _names(value: object) -> tuple[str, ...]:

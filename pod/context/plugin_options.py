@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from .attempt import tried
+from .words import error_line
 
 OptionValue: TypeAlias = Any
 """What JSON can hold."""
@@ -105,7 +106,7 @@ def set_attributes(engine: object, options: PluginOptions) -> list[str]:
             continue
 
         why, failure = tried(lambda name=name: _set(engine, name, options))  # type: ignore[misc]  # bound now
-        why = f"{type(failure).__name__}: {failure}" if failure is not None else why
+        why = error_line(failure) if failure is not None else why or ""
         if why:
             options.get(name)  # It is told of here, and not again as one that nobody knows.
             refused.append(f"the option {name!r} cannot be set: {why}")

@@ -18,6 +18,7 @@ from .attempt import tried
 from .foreign_tools import BadToolSchema, spec_of
 from .plugin_hooks import taken_by
 from .registration import RegisteredTool
+from .words import error_line
 
 
 @frozen
@@ -45,7 +46,7 @@ def why_unavailable(tool: RegisteredTool, env: Mapping[str, str]) -> str:
 
     is_available, failure = tried(tool.is_available)
     if failure is not None:
-        return f"its check raised {type(failure).__name__}: {failure}"
+        return f"its check raised {error_line(failure)}"
 
     return "" if is_available else "its check says no"
 

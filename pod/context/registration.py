@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 from .engine import ContextEngine
 from .plugin_manifest import PluginManifest
 from .plugin_options import PluginOptions
+from .words import one_line
 
 _log = logging.getLogger("pod.context")
 
@@ -145,7 +146,7 @@ class Registration:
             self._refuse(f"{named} command '/{key}' without a handler. Skipping.")
         else:
             hint = args_hint or ""
-            self.commands[key] = Command(handler, _one_line(description), _one_line(hint))
+            self.commands[key] = Command(handler, one_line(description), one_line(hint))
 
     def register_hook(self, name: str, callback: object) -> None:
         """Take a hook, by the name of its moment."""
@@ -231,7 +232,3 @@ def _is_engine(value: object) -> bool:
         return True
 
     return not isinstance(value, type) and all(hasattr(value, part) for part in REQUIRED_OF_ENGINES)
-
-
-def _one_line(text: object) -> str:
-    return " ".join(str(text or "").split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from .engine import ContextEngine
+from .words import one_line
 
 
 @frozen
@@ -59,4 +60,4 @@ class CompressReport:
 
 def _text(engine: ContextEngine, name: str) -> str:
     value = getattr(engine, name, None)
-    return " ".join(value.split()) if isinstance(value, str) else ""
+    return one_line(value) if isinstance(value, str) else ""

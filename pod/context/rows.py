@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import reprlib
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
@@ -196,7 +197,7 @@ def read_row(message: object, place: str) -> Row:
 
     role = _ROLES.get(message.get("role")) if isinstance(message.get("role"), str) else None
     if role is None:
-        raise BridgeError(f"{place} has the role {message.get('role')!r}")
+        raise BridgeError(f"{place} has the role {reprlib.repr(message.get('role'))}")
 
     call_id = message.get("tool_call_id") if role == "tool" else ""
     if not isinstance(call_id, str):
@@ -244,7 +245,7 @@ def _part(part: object, place: str) -> tuple[str, str]:
     image = part.get("image_url") if isinstance(part, dict) else None
     url = image.get("url") if isinstance(image, dict) else image
     if kind != "image_url" or not isinstance(url, str):
-        raise BridgeError(f"{place} has a content part of the kind {kind!r}")
+        raise BridgeError(f"{place} has a content part of the kind {reprlib.repr(kind)}")
 
     if not url.startswith(_DATA_URL):
         return "text", f"[image: {clean_text(url)}]"
@@ -289,8 +290,15 @@ def _call(call: object, place: str) -> RowCall:
 
     arguments = function.get("arguments", "")
     if not isinstance(arguments, str):
-        arguments = orjson.dumps(arguments).decode()
+        arguments = _as_json(arguments, place)
     return RowCall(call_id, name, arguments)
+
+
+def _as_json(arguments: object, place: str) -> str:
+    try:
+        return orjson.dumps(arguments).decode()
+    except TypeError as error:
+        raise BridgeError(f"{place} has a tool call whose arguments are no JSON") from error
 
 
 def _identity(value: object) -> str | None:

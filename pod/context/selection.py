@@ -39,34 +39,15 @@ class Selector:
         if not overrides(self.engine, HOOK):
             return None
 
-        chosen = await self._chosen(tuple(history), system_prompt, items)
-        if chosen is None:
-            return None
-
-        notices = self.calls.notices
-        if not is_selection(chosen):
-            notices.once(
-                HOOK,
-                f"Context engine select_context returned an invalid value (not a non-empty list "
-                f"of dicts); ignoring (engine={notices.engine})",
-            )
-            return None
-
-        try:
-            return from_selection(chosen, system_prompt, items)
-        except BridgeError as error:
-            notices.once(HOOK, f"select_context returned messages that hold no: {error}")
-            return None
-
-    async def _chosen(
-        self, history: tuple[Item, ...], system_prompt: str, items: list[Item]
-    ) -> object:
+        given = tuple(history)
         try:
             return await self.calls.call(
-                lambda: self._ask(history, system_prompt, items), timeout_s=self.calls.limit_s
+                lambda: self._selected(given, system_prompt, items), timeout_s=self.calls.limit_s
             )
         except EngineTimeout:
             self.calls.tell_stuck(HOOK)
+        except BridgeError as error:
+            self.calls.notices.once(HOOK, str(error))
         except EngineInterrupted as error:
             name, why = self.calls.notices.engine, said(error.__cause__ or error)
             raise RequestCancelled(f"the context engine {name} cancelled it: {why}") from error
@@ -74,6 +55,26 @@ class Selector:
             self.calls.notices.failed(HOOK, error)
 
         return None
+
+    def _selected(
+        self, history: tuple[Item, ...], system_prompt: str, items: list[Item]
+    ) -> Selection | None:
+        """Ask, and read what is answered: a plugin's objects, on the plugin's thread."""
+        chosen = self._ask(history, system_prompt, items)
+        if chosen is None:
+            return None
+
+        if not is_selection(chosen):
+            raise BridgeError(
+                "Context engine select_context returned an invalid value (not a non-empty list "
+                f"of dicts); ignoring (engine={self.calls.notices.engine})"
+            )
+
+        try:
+            return from_selection(chosen, system_prompt, items)
+        except BridgeError as error:
+            message = f"select_context returned messages that hold no: {error}"
+            raise BridgeError(message) from error
 
     def _ask(self, history: tuple[Item, ...], system_prompt: str, items: list[Item]) -> object:
         # All of it is made for this one call: what an engine does to it ends with it.

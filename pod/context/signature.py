@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
+from .attempt import tried
 from .engine import ContextEngine, Message
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -37,7 +38,10 @@ class CompressArguments:
 
 def overrides(engine: object, hook: str) -> bool:
     """Tell whether an engine brings a hook of its own, so that a default costs nothing."""
-    bound = getattr(engine, hook, None)
+    bound, failure = tried(lambda: getattr(engine, hook, None))
+    if failure is not None:
+        return True  # There is something; the call of it is where that is told.
+
     if not callable(bound):
         return False
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
+from attrs import define
+
+from worker.text import clean_text
+
 from .engine import ContextEngine
+from .words import one_line
 
 ATTRIBUTES = (
     "last_prompt_tokens",
@@ -18,7 +24,11 @@ ATTRIBUTES = (
     "compression_count",
 )
 MOST_ENTRIES = 40
+"""In one table or list."""
+MOST_VALUES = 400
+"""Altogether."""
 LONGEST_TEXT = 300
+LARGEST_NUMBER = 2**63 - 1
 _DEEPEST = 3
 
 
@@ -47,28 +57,43 @@ def masked(value: object, mask: Callable[[str], str]) -> object:
             return value
 
 
-def plain_entries(given: Mapping[Any, object], depth: int = 0) -> dict[str, object]:
+def plain_entries(given: Mapping[Any, object]) -> dict[str, object]:
     """Return the entries that JSON can hold."""
-    entries: dict[str, object] = {}
-    for key, value in list(given.items())[:MOST_ENTRIES]:
-        plain = _plain(value, depth)
-        if isinstance(key, str) and (plain is not None or value is None):
-            entries[key] = plain
-
-    return entries
+    return _Plain().entries(given, 0)
 
 
-def _plain(value: object, depth: int) -> object:
-    match value:
-        case bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case str():
-            return value[:LONGEST_TEXT]
-        case Mapping() if depth < _DEEPEST:
-            return plain_entries(value, depth + 1)
-        case list() | tuple() if depth < _DEEPEST:
-            return [_plain(part, depth + 1) for part in value[:MOST_ENTRIES]]
-        case _:
+@define
+class _Plain:
+    """Makes plain data, as long as there is not too much of it."""
+
+    left: int = MOST_VALUES
+
+    def entries(self, given: Mapping[Any, object], depth: int) -> dict[str, object]:
+        entries: dict[str, object] = {}
+        for key, value in islice(given.items(), MOST_ENTRIES):
+            plain = self.value(value, depth)
+            if isinstance(key, str) and (plain is not None or value is None):
+                entries[one_line(key, LONGEST_TEXT)] = plain
+
+        return entries
+
+    def value(self, value: object, depth: int) -> object:
+        if self.left == 0:
             return None
+
+        self.left -= 1
+        match value:
+            case bool():
+                return value
+            case int():
+                return value if abs(value) <= LARGEST_NUMBER else None
+            case float():
+                return value if math.isfinite(value) else None
+            case str():
+                return clean_text(value[:LONGEST_TEXT])
+            case Mapping() if depth < _DEEPEST:
+                return self.entries(value, depth + 1)
+            case list() | tuple() if depth < _DEEPEST:
+                return [self.value(part, depth + 1) for part in value[:MOST_ENTRIES]]
+            case _:
+                return None

@@ -12,6 +12,7 @@ from attrs import define, field
 
 from pod.context.errors import EngineInterrupted
 from pod.context.threads import EngineThread
+from pod.context.words import error_line
 from pod.home import Home
 
 from .errors import MemoryUnavailable
@@ -202,8 +203,7 @@ def said(error: BaseException) -> str:
     if isinstance(error, EngineInterrupted) and error.__cause__ is not None:
         error = error.__cause__  # What raised it is of more interest than who caught it.
 
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return error_line(error)
 
 
 def _begun(
