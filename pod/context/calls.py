@@ -102,11 +102,6 @@ class EngineCalls:
     def close(self, on_end: Callable[[], None]) -> None:
         """Take no more calls. `on_end` is called when the engine is free for somebody else.
 
-        That is now, unless it blocks: then it is when its call ends.
+        That is now, unless it is at a call: then it is when that ends.
         """
-        is_stuck = self.is_stuck
-        self._thread.close()
-        if is_stuck:
-            self._thread.when_ended(on_end)
-        else:
-            on_end()
+        self._thread.close_then(on_end)

@@ -183,9 +183,8 @@ class Compactions:
         return compressed.made
 
     async def _waited(self, attempt: Attempt, work: Callable[[], T]) -> T:
-        future = attempt.slot.run(work)
         try:
-            return await attempt.fence.wait(future)
+            return await self._run(attempt.slot, attempt.fence, work)
         except CompactionError:
             raise
         except EngineTimeout as error:
@@ -193,6 +192,15 @@ class Compactions:
         except Exception as error:  # supervision point of engine code
             message = f"the engine {self.calls.notices.engine} raised {said(error)}"
             raise CompactionError("engine_error", message) from error
+
+    async def _run(self, slot: Slot, fence: Fence, work: Callable[[], T]) -> T:
+        """Return what `work` returns, within the fence; one that goes on after it is left behind.
+
+        Raises as `Fence.wait` does, and `RuntimeError` where the system gives no thread.
+        """
+        future = slot.run(work)
+        try:
+            return await fence.wait(future)
         finally:
             if self.builtin is None and not future.done():
                 self._left_behind = future
@@ -228,9 +236,10 @@ class Compactions:
             result: T | None = await self.calls.guarded(what, work)
             return result
 
-        fence = self.limits.fence()
         try:
-            return await fence.wait(attempt.slot.run(lambda: self.calls.within(work)))
+            return await self._run(
+                attempt.slot, self.limits.fence(), lambda: self.calls.within(work)
+            )
         except EngineTimeout as error:
             self.calls.notices.once(what, f"{what} took over {error.limit_s:g} s; going on")
         except Exception as error:  # noqa: BLE001  # supervision point of engine code

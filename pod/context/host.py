@@ -189,12 +189,13 @@ class EngineHost(RequestStage):
             await self.calls.guarded("get_status", self._read_status)
 
     async def end(self, session_id: str, history: tuple[Item, ...]) -> None:
-        """Tell the engine that a session ends."""
-        if overrides(self.engine, "on_session_end"):
-            await self.calls.guarded(
-                "on_session_end",
-                lambda: end_context_engine_session(self.engine, session_id, to_messages(history)),
-            )
+        """Tell the engine that a session ends; what it was to hear before, it has heard then."""
+
+        def tell() -> None:
+            if overrides(self.engine, "on_session_end"):
+                end_context_engine_session(self.engine, session_id, to_messages(history))
+
+        await self.calls.guarded("on_session_end", tell)
 
     def let_go(self) -> None:
         """Leave the engine to other pods, and let its thread end; idempotent."""

@@ -43,17 +43,21 @@ class _Job(Generic[T_co]):
     future: Future[T_co] = field(factory=Future)
     _context: contextvars.Context = field(factory=contextvars.copy_context)
 
-    def run(self) -> None:
-        """Make the call, unless it was given up before it began, and hand over what it came to."""
+    def run(self) -> Callable[[], None]:
+        """Make the call, unless it was given up before it began; return what hands over its end."""
         if not self.future.set_running_or_notify_cancel():
-            return
+            return _nothing
 
         try:
             result = self._context.run(self.function)
         except BaseException as caught:  # noqa: BLE001  supervision point: handed to whoever waits
-            self.future.set_exception(_deliverable(caught))
-        else:
-            self.future.set_result(result)
+            return functools.partial(self.future.set_exception, _deliverable(caught))
+
+        return functools.partial(self.future.set_result, result)
+
+
+def _nothing() -> None:
+    """Hand over nothing."""
 
 
 class EngineThread:
@@ -66,6 +70,7 @@ class EngineThread:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._ended: Future[None] = Future()
+        self._open = 0
         self._busy_since: float | None = None
 
     @property
@@ -125,6 +130,12 @@ class EngineThread:
         job.future.add_done_callback(tell)
         self._put(job)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is going on or waits; who was told of a call's end finds it ended."""
+        with self._lock:
+            return self._open == 0
+
     def close(self) -> None:
         """Refuse new calls; those that wait are still made, and then the thread ends."""
         with self._lock:
@@ -137,13 +148,20 @@ class EngineThread:
             else:
                 self._jobs.put(None)
 
-    def when_ended(self, callback: Callable[[], None]) -> None:
-        """Call `callback`, on whatever thread, once the last call has ended; at once if it has."""
-        self._ended.add_done_callback(lambda _: callback())
+    def close_then(self, callback: Callable[[], None]) -> None:
+        """Close, and call `callback`, on whatever thread, when the last call has ended.
+
+        That is now, unless one is going on.
+        """
+        is_idle = self.is_idle
+        self.close()
+        if is_idle:
+            callback()
+        else:
+            self._ended.add_done_callback(lambda _: callback())
 
     async def aclose(self, timeout_s: float) -> bool:
         """Close, and return whether all calls ended within `timeout_s`."""
-        self.close()
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def tell() -> None:
@@ -151,7 +169,7 @@ class EngineThread:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(ended.set)
 
-        self.when_ended(tell)
+        self.close_then(tell)
         try:
             async with asyncio.timeout(timeout_s):
                 await ended.wait()
@@ -167,16 +185,20 @@ class EngineThread:
 
             if self._thread is None:
                 self._thread = _daemon(self._work, self._name)
+
+            self._open += 1
             self._jobs.put(job)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             self._busy_since = time.monotonic()
-            try:
-                job.run()
-            finally:
-                self._busy_since = None
-            del job  # An idle thread holds on to nothing of the last call.
+            hand_over = job.run()
+            self._busy_since = None
+            with self._lock:
+                self._open -= 1
+
+            hand_over()
+            del job, hand_over  # An idle thread holds on to nothing of the last call.
 
         self._ended.set_result(None)
 
@@ -199,10 +221,9 @@ class Slot:
         job = _Job(function)
 
         def work() -> None:
-            try:
-                job.run()
-            finally:
-                self._ended()
+            hand_over = job.run()
+            self._ended()
+            hand_over()
 
         with self._lock:
             self._running += 1

@@ -24,6 +24,10 @@ from .signature import accepted
 _log = logging.getLogger("pod.memory")
 
 
+def _nothing() -> None:
+    """Leave nothing to anybody."""
+
+
 def _unheard(message: str) -> None:
     _log.warning("%s", message)
 
@@ -163,12 +167,10 @@ class ProviderCalls:
         return await self._noting.aclose(self.limits.call_s)
 
     def let_go(self) -> None:
-        """Let the threads end and leave the provider to other pods; waits for nothing."""
-        self._reading.close()
-        self._noting.close()
-        if self._loaded is not None:
-            self._loaded.release()
-            self._loaded = None
+        """Let the threads end and leave the provider, once they have, to other pods; no waiting."""
+        loaded, self._loaded = self._loaded, None
+        free = loaded.release if loaded is not None else _nothing
+        self._reading.close_then(lambda: self._noting.close_then(free))
 
     # ------------------------------------------------------------------ in those threads
 

@@ -13,9 +13,10 @@ import pytest
 
 from pod.compaction.plan import CompactionError, CompactionPlan, CompactionRequest
 from pod.context.compacting import Attempt
-from pod.context.engine import Message
+from pod.context.engine import ContextEngine, Message
 from pod.context.errors import EngineNotCopied
-from pod.context.host import EngineHost
+from pod.context.facts import Beginning
+from pod.context.host import EngineHost, ModelFacts
 from pod.context.ownership import owned
 from pod.context.threads import CompactionPool
 from tests.pod.compaction.stories import an_answer
@@ -83,6 +84,12 @@ class Slow(Recorder):
         self.go.wait(10)
         self.ended.set()
         return messages[-2:]
+
+
+class Plain(Recorder):
+    """Has nothing to do at the end of a session."""
+
+    on_session_end = ContextEngine.on_session_end
 
 
 # ------------------------------------------------------------------ arguments
@@ -234,6 +241,53 @@ async def test_one_that_was_left_behind_is_not_joined_by_another_and_takes_one_p
     assert len(engine.of("compress")) == 2
 
 
+async def test_nor_is_one_whose_callback_at_a_boundary_never_comes_back() -> None:
+    class Hangs(Slow):
+        def on_session_start(self, session_id: str, **kwargs: Any) -> None:
+            if kwargs.get("boundary_reason"):
+                self.began.set()
+                self.go.wait(10)
+
+        def compress(self, messages: list[Message], *args: Any, **kwargs: Any) -> list[Message]:
+            return messages[-2:]
+
+    engine, pool = Hangs(), CompactionPool(2)
+    assert is_free(engine)
+    host, told = hosting(engine, idle_s=0.1, pool=pool)
+    await host.introduce(ModelFacts("m", 1_000), "s")
+    await host.start(Beginning("s"))
+    async with attempt_of(host) as attempt:
+        await host.make_plan(attempt, asking())
+        attempt.begin_commit()
+        await host.boundary(attempt, ITEMS, "new", 10)
+
+    assert engine.began.is_set()
+    assert host.compactions.try_admit() is None, "it is still at work in there"
+    assert "boundary" in told[0]
+    assert "still at work" in told[1]
+    host.let_go()
+    assert not is_free(engine)
+    engine.go.set()
+    until(lambda: is_free(engine))
+
+
+async def test_a_system_that_gives_no_thread_fails_the_compaction_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    host, _ = hosting(Recorder())
+    async with attempt_of(host) as attempt:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(CompactionError, match="can't start new thread") as caught:
+                await host.make_plan(attempt, asking())
+
+    assert caught.value.reason == "engine_error"
+    assert len((await planned(host, asking())).history) == 3
+
+
 async def test_a_cancelled_compaction_leaves_its_thread_to_itself() -> None:
     engine = Slow()
     host, _ = hosting(engine)
@@ -352,6 +406,68 @@ async def test_an_engine_that_blocks_is_not_handed_to_the_next_pod_before_it_ans
     assert not is_free(engine)
     go.set()
     until(lambda: is_free(engine))
+
+
+async def test_nor_one_that_is_at_a_call_which_nobody_waits_for_any_more() -> None:
+    engine, go, began = Recorder(), threading.Event(), threading.Event()
+    assert is_free(engine)
+    host, _ = hosting(engine)
+
+    def work() -> None:
+        began.set()
+        go.wait(10)
+
+    task = asyncio.create_task(host.calls.guarded("a hook", work))
+    assert await asyncio.to_thread(began.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    host.let_go()
+    assert not is_free(engine)
+    go.set()
+    until(lambda: is_free(engine))
+
+
+async def test_one_that_was_told_of_the_end_is_free_at_once() -> None:
+    for _ in range(50):
+        engine = Plain()
+        assert is_free(engine)
+        host, _ = hosting(engine)
+        host.calls.post("slow", lambda: time.sleep(0.002))
+        await host.end("s", ITEMS)
+        host.let_go()
+        assert is_free(engine)
+
+
+async def test_who_lets_go_of_an_engine_does_not_wait_for_one_that_is_being_copied() -> None:
+    began, go = threading.Event(), threading.Event()
+
+    def clone() -> Recorder:
+        began.set()
+        go.wait(10)
+        return Recorder()
+
+    shared, mine = Recorder(), Recorder()
+    assert is_free(shared)
+    vars(shared)["clone_for_agent"] = clone
+    host, _ = hosting(mine)
+    copying = asyncio.create_task(asyncio.to_thread(owned, shared, object(), "shelved"))
+    assert await asyncio.to_thread(began.wait, 5)
+    started = time.monotonic()
+    host.let_go()
+    assert time.monotonic() - started < 5
+    go.set()
+    assert await copying is not shared
+
+
+async def test_a_copy_that_another_pod_has_is_none() -> None:
+    shared, other = Recorder(), Recorder()
+    assert is_free(shared)
+    assert is_free(other)
+    vars(shared)["clone_for_agent"] = lambda: other
+    with pytest.raises(EngineNotCopied, match="another pod"):
+        owned(shared, object(), "shelved")
 
 
 async def test_nor_one_that_still_compacts() -> None:
