@@ -61,7 +61,7 @@ class Cursor:
         return "new"
 
     def leap(self, launch: str, seq: int) -> None:
-        """Go on after a snapshot, which stands for everything up to `seq`."""
+        """Go on after `seq`: a snapshot stands for all up to it, or a heartbeat came after."""
         at = self.position
         if at is None or at.launch != launch or at.seq <= seq:
             self.position = Position(launch, seq + 1)

@@ -346,6 +346,7 @@ class Link:
                 if self.cursor.is_behind(line.launch, line.seq):
                     self._reconnect(f"event {line.seq} never came")
                 else:
+                    self.cursor.leap(line.launch, line.seq)
                     self.owner.heard_of(line.launch)
             case Envelope():
                 self._on_event(line)

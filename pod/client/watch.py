@@ -26,6 +26,9 @@ class RunWatch:
     """The first event after the acceptance; None until the run is accepted."""
     _early: list[Envelope] = field(factory=list, init=False)
     """What came before it was known from where on to look."""
+    _is_reached: bool = field(default=False, init=False)
+    """Whether what comes is of the launch that accepted the run: until then it may be of an earlier
+    one, which is still being told."""
     _unreadable: Position | None = field(default=None, init=False)
     """The last end that only a newer version can read."""
     _end: asyncio.Future[RunEnd] = field(init=False)
@@ -57,6 +60,10 @@ class RunWatch:
             self._look_at(envelope, self.accepted)
 
     def _look_at(self, envelope: Envelope, accepted: Position) -> None:
+        if envelope.launch != accepted.launch and not self._is_reached:
+            return
+
+        self._is_reached = True
         if envelope.launch != accepted.launch:
             hint = "resume() goes on where it stopped; the history has what was done"
             self.fail(RunUnknown(_RESTARTED, hint=hint))
@@ -72,7 +79,11 @@ class RunWatch:
 
     def heard_of(self, launch: str) -> None:
         """Take in that the pod is alive in `launch`, and that nothing before it is to come."""
-        if self.accepted is not None and launch != self.accepted.launch:
+        if self.accepted is None:
+            return
+
+        self._is_reached = True
+        if launch != self.accepted.launch:
             self.fail(RunUnknown(_RESTARTED, hint="resume() goes on where it stopped"))
 
     def ended_unreadably(self, launch: str, seq: int) -> None:

@@ -18,6 +18,7 @@ from pod.client import (
     NotServed,
     Patience,
     PodClient,
+    Position,
     RunUnknown,
 )
 from pod.protocol import (
@@ -230,6 +231,46 @@ async def test_a_client_stays_through_a_restart(home: Path) -> None:
 
         texts = [end.text async for end in ends if isinstance(end, RunEnd)]
         assert texts == ["answer 1", "answer 2"]
+
+
+async def test_a_run_begins_while_an_earlier_life_is_still_told(home: Path) -> None:
+    """Ends of an earlier launch that come meanwhile are not of this run, nor the end of it."""
+    with serving(chat(lambda _asked, n: Say(f"answer {n}"))) as model:
+        path = manifest(home, model.base_url)
+        async with serving_pod(path, home) as scene, PodClient.connect("probe", home=home) as early:
+            since = early.position
+            for number in range(60):
+                await scene.pod.run(f"prompt {number}")
+
+            session_id = scene.pod.session_id
+
+        client = PodClient.connect("probe", home=home, patience=QUICK, since=since)
+        ends = client.events(RunEnd)
+        async with serving_pod(path, home, resume=session_id), client:
+            assert client.link.replay == "log"
+            assert (await client.run("now")).text == "answer 61"
+            await client.aclose()
+
+        texts = [end.text async for end in ends if isinstance(end, RunEnd)]
+        assert texts == [f"answer {n}" for n in range(1, 62)]
+
+
+async def test_where_a_client_is_follows_from_what_it_hears_without_events(home: Path) -> None:
+    """Where the new life of a pod has told nothing, its place is still not in the old one."""
+    with serving(chat(lambda _asked, n: Say(f"answer {n}"))) as model:
+        path = manifest(home, model.base_url)
+        client = PodClient.connect("probe", home=home, patience=QUICK)
+        async with serving_pod(path, home) as scene:
+            await client.start()
+            await client.run("one")
+            session_id = scene.pod.session_id
+
+        await until(lambda: client.link.phase == "waiting")
+        async with serving_pod(path, home, resume=session_id) as scene:
+            await until(lambda: client.link.phase == "connected")
+            here = Position(scene.pod.bus.launch, scene.pod.bus.seq + 1)
+            await until(lambda: client.position == here)
+            await client.aclose()
 
 
 async def test_a_run_that_a_restart_interrupted_is_told_as_that(home: Path, tmp_path: Path) -> None:
