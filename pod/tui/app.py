@@ -233,11 +233,14 @@ class View:
         """Take what was typed: an answer, a command, or a prompt for its turn."""
         self._was_interrupted = False
         answer = self._asking.answer_in(text)
-        if answer is not None and self._asking.is_too_new(self.manner.now_ms()):
-            self.tell(_TOO_NEW)
-        elif answer is not None:
+        if answer is not None:
             self.pressed(answer)
-        elif text.startswith("/"):
+            return
+
+        if self._asking.question is not None:
+            self.pressed("n")
+
+        if text.startswith("/"):
             self._command(text)
         elif not is_blank(text):
             self._queue(text.strip(), lambda: self._prompt(text.strip()))
@@ -246,10 +249,13 @@ class View:
 
     def pressed(self, key: str) -> None:
         """Take the key that answers a question."""
-        question, self._asking.question = self._asking.question, None
+        question = self._asking.taken(self.manner.now_ms())
         if question is None:
             self._at_once(self.decide(key))
-        elif key == "y":
+            return
+
+        self.stage.ask(None)
+        if key == "y":
             self._at_once(question.work())
         else:
             self.tell(Told("left as it is"))
@@ -294,11 +300,17 @@ class View:
     def decide(self, key: str) -> Awaitable[None]:
         """Decide about the call that is asked about first; what is returned tells the pod.
 
-        The next one is asked about from now on. Raises `UnknownApproval` when it is awaited.
+        The next one is asked about from now on. One that has only just been asked about is not
+        decided: the answer may have been meant for another. Raises `UnknownApproval` when it is
+        awaited.
         """
         undecided = self._asking.undecided(self.state.approvals)
         if not undecided:
             self.tell(Told("no call waits for a decision"))
+            return nothing()
+
+        if self._asking.is_too_new(self.manner.now_ms()):
+            self.tell(_TOO_NEW)
             return nothing()
 
         first = undecided[0]
@@ -394,7 +406,8 @@ class View:
             self.leave(0)
 
     def _say_ready(self) -> None:
-        if self._code is None and self._jobs.are_done and not self.state.is_busy:
+        is_asked = self._asking.question is not None
+        if self._code is None and self._jobs.are_done and not (self.state.is_busy or is_asked):
             self.stage.ready(self.gauge())
 
     async def _supervised(self, work: Awaitable[object]) -> None:

@@ -50,12 +50,23 @@ class Asking:
         """Ask no more about a call."""
         self._decided.add(approval.call_uid)
 
+    def taken(self, now_ms: int) -> Question | None:
+        """Return the plain question, if any, which is asked no more.
+
+        A call that waited behind it is asked about from now on.
+        """
+        question, self.question = self.question, None
+        if question is not None:
+            self._since_ms = now_ms
+
+        return question
+
     def takes_keys(self, now_ms: int) -> bool:
         """Tell whether a single key answers now."""
         if self.question is not None:
             return True
 
-        return bool(self._first) and now_ms - self._since_ms >= KEYS_AFTER_MS
+        return bool(self._first) and not self.is_too_new(now_ms)
 
     def answer_in(self, line: str) -> str | None:
         """Return the key that a line stands for, where something is asked and it is an answer."""
@@ -65,5 +76,5 @@ class Asking:
         return _ANSWERS.get(line.strip().lower())
 
     def is_too_new(self, now_ms: int) -> bool:
-        """Tell whether a line that is an answer may have been meant for what was asked before."""
-        return self.question is None and not self.takes_keys(now_ms)
+        """Tell whether an answer may have been meant for the call that was asked about before."""
+        return now_ms - self._since_ms < KEYS_AFTER_MS

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from attrs import define, evolve, field, frozen
 
 from pod.errors import PodClosed
-from pod.protocol import CompactionDone, Envelope, EventData, SessionChanged, Snapshot
+from pod.protocol import CompactionDone, Envelope, EventData, RunEnd, SessionChanged, Snapshot
 
 from .blocks import Block, Told, Tone
 from .model import Step, advance, connection_back, connection_lost
@@ -100,7 +100,7 @@ class Follower:
         self._show(advance(self.state, data, envelope.ts))
         if isinstance(data, Snapshot):
             self.follows.at_once(self._tell_what_was_missed())
-        elif isinstance(data, CompactionDone | SessionChanged):
+        elif isinstance(data, CompactionDone | SessionChanged | RunEnd):
             self.follows.at_once(self._look_at_history())
 
     async def _tell_what_was_missed(self) -> None:
@@ -112,7 +112,7 @@ class Follower:
         self._show(Step(self._on_this_history()))
 
     def _on_this_history(self) -> ViewState:
-        """Take from the pod what events do not tell, once its history is another one."""
+        """Take from the pod what events do not tell, once its history has changed."""
         try:
             status, history = self.pod.status(), self.pod.history
         except PodClosed:

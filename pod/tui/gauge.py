@@ -87,7 +87,7 @@ def gauge_line(
     full = status.window or _limit(status)
     cells = min(_CELLS, columns - cell_width(short) - 4)  # an edge, the mark, a space, one free
     if full is None or cells < _FEWEST_CELLS:
-        return short
+        return short if cell_width(short) < columns else f"{status.occupancy:,}"
 
     ink = IN_ASCII if in_ascii else DRAWN
     return f"{_bar(status.occupancy, pruned, (_limit(status), full), cells, ink)} {short}"

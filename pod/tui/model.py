@@ -15,11 +15,13 @@ from pod import protocol
 from pod.protocol import EventData
 
 from . import wording
+from .arguments import brief
 from .blocks import Asked, Block, Called, Said, Thought, Told, Tone, Wanted
 from .markdown_blocks import finished_blocks
 from .state import Answering, Approval, Call, Progress, ViewState
 from .text import counted
 
+_ARGUMENT_CELLS = 40
 _TONES = {"info": Tone.INFO, "warning": Tone.WARNING, "error": Tone.ERROR}
 
 
@@ -286,11 +288,8 @@ def _(data: protocol.ApprovalRequest, state: ViewState, now_ms: int) -> Step:
 @_on.register
 def _(data: protocol.ApprovalResolved, state: ViewState, now_ms: int) -> Step:
     left = tuple(a for a in state.approvals if a.call_uid != data.call_uid)
-    # It runs from now on; how long somebody thought about it is no matter of the tool's.
-    calls = tuple(
-        evolve(call, since_ms=now_ms) if call.call_id == data.call_id else call
-        for call in state.calls
-    )
+    # None of them runs before all are decided; how long that took is no matter of the tools'.
+    calls = tuple(evolve(call, since_ms=now_ms) for call in state.calls)
     resolved = evolve(state, approvals=left, calls=calls)
     if data.decision == "withdrawn":
         return Step(resolved)
@@ -298,7 +297,16 @@ def _(data: protocol.ApprovalResolved, state: ViewState, now_ms: int) -> Step:
     how = "allowed" if data.decision == "allow" else "denied"
     more = " for this session" if data.scope == "session" and data.decision == "allow" else ""
     tone = Tone.INFO if data.decision == "allow" else Tone.WARNING
-    return Step(resolved, (Told(f"{data.name} {how}{more} by {data.by}", tone),))
+    which = _arguments_of(data, state)
+    text = f"{data.name} {how}{more} by {data.by}" + (f": {which}" if which else "")
+    return Step(resolved, (Told(text, tone),))
+
+
+def _arguments_of(data: protocol.ApprovalResolved, state: ViewState) -> str:
+    """Return which of several calls of a tool it is, as far as that is known."""
+    asked = [a.arguments for a in state.approvals if a.call_uid == data.call_uid]
+    known = asked or [call.arguments for call in state.calls if call.call_id == data.call_id]
+    return brief(known[0], _ARGUMENT_CELLS) if known else ""
 
 
 # ------------------------------------------------------------------ context

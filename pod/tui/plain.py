@@ -47,6 +47,7 @@ class PlainLines:
     """How much of the answer that is coming was written."""
     _is_line_open: bool = field(default=False, init=False)
     _has_prompt: bool = field(default=False, init=False)
+    _question: str | None = field(default=None, init=False)
     _asked: Approval | None = field(default=None, init=False)
     _compacting: object = field(default=None, init=False)
 
@@ -89,11 +90,15 @@ class PlainLines:
 
         self._prompt(_PROMPT)
 
-    def ask(self, question: str) -> None:
-        """Ask on a line of its own."""
-        self._tell(question)
-        if self._is_terminal():
-            self._prompt("y or n: ")
+    def ask(self, question: str | None) -> None:
+        """Ask on a line of its own, until it is answered."""
+        self._question = question
+        if question is not None and not self._is_terminal():
+            self._tell(question)
+        elif question is not None:
+            self._break_prompt()
+
+        self._ask_again()
 
     def ask_about(self, approval: Approval | None) -> None:
         """Ask on a line of its own: with several that wait, it says which one an answer is for."""
@@ -157,9 +162,15 @@ class PlainLines:
         self._answer(rest)
 
     def _ask_again(self) -> None:
-        """Ask about a call, where the question does not stand on the last line."""
+        """Ask what is asked now, where the question does not stand on the last line."""
         asked = self._asked
-        if asked is not None and not self._has_prompt and self._is_terminal():
+        if self._has_prompt or not self._is_terminal():
+            return
+
+        if self._question is not None:
+            self._tell(self._question)
+            self._prompt("y or n: ")
+        elif asked is not None:
             told = brief(asked.arguments, _ARGUMENT_CELLS)
             self._tell(f"allow {one_line(asked.name)} {told}".rstrip() + "?")
             self._prompt(_QUESTION)

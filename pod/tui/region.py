@@ -95,7 +95,7 @@ def _thinking(thought: str, scene: Scene) -> list[str]:
 
 def _going_on(state: ViewState, scene: Scene) -> list[str]:
     asked = {approval.call_id for approval in state.approvals}
-    lines = [_call(call, scene, call.call_id in asked) for call in state.calls[:_MOST_CALLS]]
+    lines = [_call(call, scene, _waits(call, asked)) for call in state.calls[:_MOST_CALLS]]
     if len(state.calls) > _MOST_CALLS:
         lines.append(_line(f"  and {len(state.calls) - _MOST_CALLS} more calls", scene, "dim"))
 
@@ -118,8 +118,16 @@ def _going_on(state: ViewState, scene: Scene) -> list[str]:
     return lines
 
 
-def _call(call: Call, scene: Scene, is_asked: bool) -> str:  # noqa: FBT001  a fact, no option
-    since = "waits" if is_asked else wording.seconds(scene.now_ms - call.since_ms)
+def _waits(call: Call, asked: set[str]) -> str:
+    """Return what a call waits for: none of them runs before all are decided."""
+    if not asked:
+        return ""
+
+    return "waits" if call.call_id in asked else "waits for the others"
+
+
+def _call(call: Call, scene: Scene, waits: str) -> str:
+    since = waits or wording.seconds(scene.now_ms - call.since_ms)
     name = one_line(call.name)
     room = scene.paper.columns - len(since) - 6
     told = f"{name} {brief(call.arguments, room)}" if call.is_whole else f"{name} …"

@@ -105,9 +105,11 @@ class Screen:
             self._app.invalidate()
 
     def ready(self, line: str) -> None:
-        """Do nothing: the gauge is always there."""
+        """Draw the gauge anew, which is always there."""
+        if self._app is not None:
+            self._app.invalidate()
 
-    def ask(self, question: str) -> None:
+    def ask(self, question: str | None) -> None:
         """Do nothing: the question is drawn with the rest."""
 
     def ask_about(self, approval: Approval | None) -> None:

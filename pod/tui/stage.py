@@ -51,8 +51,11 @@ class Stage(Protocol):
     def ready(self, line: str) -> None:
         """Hear that the pod waits for the person; `line` is the gauge."""
 
-    def ask(self, question: str) -> None:
-        """Hear that the person is asked something that y or n answers."""
+    def ask(self, question: str | None) -> None:
+        """Hear that the person is asked something that y or n answers, or no more (None).
+
+        It comes before a call that is asked about.
+        """
 
     def ask_about(self, approval: Approval | None) -> None:
         """Hear which call an answer is about from now on, if any. It was shown whole before."""

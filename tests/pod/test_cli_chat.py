@@ -486,6 +486,7 @@ def test_a_call_can_be_denied_and_a_tool_allowed_for_the_session(desk: Desk) -> 
         glass.enter("n")
         glass.see("deploy denied by ")
         glass.see('allow deploy where="b"?')
+        time.sleep(0.8)
         glass.enter("/approve session")
         glass.see("deploy allowed for this session by ")
         glass.see("over")

@@ -125,6 +125,7 @@ class RememberingStage:
     said: list[Block] = field(factory=list)
     given_back: list[str] = field(factory=list)
     asked: list[str] = field(factory=list)
+    question: str | None = None
     line: str = ""
     readies: int = 0
     _over: asyncio.Event = field(factory=asyncio.Event)
@@ -138,8 +139,8 @@ class RememberingStage:
     def ready(self, line: str) -> None:
         self.readies += 1
 
-    def ask(self, question: str) -> None:
-        self.said.append(Told(question))
+    def ask(self, question: str | None) -> None:
+        self.question = question
 
     def ask_about(self, approval: Approval | None) -> None:
         if approval is not None:
@@ -389,6 +390,38 @@ async def test_a_question_is_answered_by_y_alone() -> None:
         assert not play.view.takes_keys()
 
 
+async def test_another_line_than_an_answer_leaves_what_was_asked_as_it_is() -> None:
+    async with playing() as play:
+
+        async def work() -> None:
+            play.pod.did.append("done")
+
+        play.view.ask("really?", work)
+        assert play.stage.question == "really?"
+        await play.enter("/status", "y")
+        assert play.stage.question is None
+        assert "left as it is" in play.stage.told
+        assert play.pod.did == ["run y"]
+
+
+async def test_an_answer_is_for_the_question_that_is_asked_and_not_for_the_call_behind_it() -> None:
+    async with playing() as play:
+
+        async def work() -> None:
+            play.pod.did.append("done")
+
+        play.pod.publish(approval("1"))
+        play.clock[0] += KEYS_AFTER_MS
+        play.view.ask("really?", work)
+        play.view.pressed("y")
+        assert not play.view.takes_keys(), "the call has only now come to be asked about"
+        await play.enter("y")
+        assert play.pod.did == ["done"]
+        play.clock[0] += KEYS_AFTER_MS
+        await play.enter("y")
+        assert play.pod.did == ["done", "allow 1 once ada"]
+
+
 # --- approvals ----------------------------------------------------------------------------------
 
 
@@ -434,9 +467,11 @@ async def test_an_answer_that_crosses_a_new_question_decides_nothing() -> None:
         play.pod.publish(approval("2"))
         play.clock[0] += KEYS_AFTER_MS
         play.pod.publish(resolved("1", by="bob"))
-        await play.enter("y")
-        assert play.pod.did == []
-        assert "please answer again" in play.stage.told[-1]
+        for line in ("y", "/approve", "/approve session", "/deny"):
+            await play.enter(line)
+            assert play.pod.did == []
+            assert "please answer again" in play.stage.told[-1]
+
         play.clock[0] += KEYS_AFTER_MS
         await play.enter("y")
         assert play.pod.did == ["allow 2 once ada"]
@@ -448,7 +483,22 @@ async def test_a_call_that_somebody_else_decided_is_asked_about_no_more() -> Non
         play.pod.publish(resolved("1", by="bob"))
         play.clock[0] += KEYS_AFTER_MS
         assert not play.view.takes_keys()
-        assert play.stage.told[-1] == "bash allowed by bob"
+        assert play.stage.told[-1] == 'bash allowed by bob: command="ls"'
+
+
+async def test_how_full_it_is_is_known_anew_after_everybodys_runs() -> None:
+    looked: list[str] = []
+
+    async def catch_up() -> None:
+        looked.append("looked")
+
+    async with playing(catch_up=catch_up) as play:
+        play.pod.publish(run_start("of another"))
+        before = play.stage.readies
+        play.pod.publish(run_end())
+        await play.settle()
+        assert looked == ["looked"]
+        assert play.stage.readies > before, "a plain terminal is asked for the next line"
 
 
 # --- being away ---------------------------------------------------------------------------------

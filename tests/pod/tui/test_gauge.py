@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pod.status import PodStatus
@@ -61,6 +61,7 @@ def test_where_there_is_little_room_less_is_said(columns: int, drawn: str) -> No
     assert gauge_line(status(2_000), columns, pruned=1_500, cost=0.0421) == drawn
 
 
+@example(occupancy=10**7, pruned=0, limit=None, window=1_000_000, columns=20)
 @given(
     st.integers(0, 10**7),
     st.integers(0, 10**7),

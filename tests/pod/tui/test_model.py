@@ -115,12 +115,35 @@ def test_approvals_wait_in_order_and_go_when_somebody_decided() -> None:
     assert said[0] == Wanted("bash", '{"command": "ls"}', "writes")
     state, said = story(resolved("1", scope="session"), resolved("2", "withdrawn"), state=state)
     assert state.approvals == ()
-    assert told(said) == ["bash allowed for this session by ada"]
+    assert told(said) == ['bash allowed for this session by ada: command="ls"']
 
 
 def test_the_seconds_of_a_call_count_from_when_it_was_allowed() -> None:
     _, said = story(called("c-1"), approval("1"), resolved("1"), result("c-1"))
     assert next(block.took_ms for block in said if isinstance(block, Called)) == 1_000
+
+
+def test_calls_count_from_when_the_last_of_them_was_decided() -> None:
+    """Until then none of them runs, and some may not have been asked about at all."""
+    calls = (called("c-1"), called("c-2"), called("c-3"))
+    asked = (approval("1"), approval("2"))
+    _, said = story(
+        *calls, *asked, resolved("1"), resolved("2"), result("c-1"), result("c-2"), result("c-3")
+    )
+    took = [block.took_ms for block in said if isinstance(block, Called)]
+    assert took == [1_000, 2_000, 3_000]
+
+
+def test_a_decision_says_which_of_several_calls_it_was_about() -> None:
+    _, said = story(
+        called("c-1", "rm", '{"path": "a"}'),
+        called("c-2", "rm", '{"path": "b"}'),
+        approval("1", "rm", arguments='{"path": "a"}'),
+        approval("2", "rm", arguments='{"path": "b"}'),
+        resolved("2", "deny", name="rm"),
+        resolved("1", name="rm"),
+    )
+    assert told(said) == ['rm denied by ada: path="b"', 'rm allowed by ada: path="a"']
 
 
 def test_an_approval_goes_with_its_result_and_with_its_run() -> None:

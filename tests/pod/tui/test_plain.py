@@ -122,6 +122,23 @@ def test_on_a_terminal_it_asks() -> None:
     assert not lines.stage.drop_line()
 
 
+def test_a_question_stays_the_last_line_until_it_is_answered() -> None:
+    """Whatever is told meanwhile, the line an answer is typed on says what it is for."""
+    lines = Lines(has_keyboard=True).tell(approval("1"))
+    lines.stage.ask_about(lines.state.approvals[0])
+    lines.stage.ask("end it?")
+    assert lines.rest.getvalue().endswith("deny: \nend it?\ny or n: ")
+    lines.tell(protocol.Alert(level="info", message="meanwhile"))
+    assert lines.rest.getvalue().endswith("\nmeanwhile\nend it?\ny or n: ")
+    lines.stage.ask_about(lines.state.approvals[0])
+    assert lines.rest.getvalue().endswith("\nend it?\ny or n: ")
+    lines.stage.ask(None)
+    lines.tell(protocol.Alert(level="info", message="left"))
+    assert lines.rest.getvalue().endswith(
+        '\nleft\nallow bash command="ls"?\ny once, s for this session, n deny: '
+    )
+
+
 def test_where_nobody_types_nobody_is_asked() -> None:
     lines = Lines()
     lines.stage.ready("gauge")

@@ -11,7 +11,16 @@ from pod.tui.draw import Paper
 from pod.tui.region import Scene, region
 from pod.tui.state import Answering, ViewState
 from pod.tui.text import cell_width
-from tests.pod.tui.events import approval, called, compaction_start, run_start, status, story, text
+from tests.pod.tui.events import (
+    approval,
+    called,
+    compaction_start,
+    resolved,
+    run_start,
+    status,
+    story,
+    text,
+)
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 GAUGE = "▏▇▇▇▇▇▇▇░░│░░░░░░░░░░░░░░"
@@ -54,6 +63,12 @@ def test_a_question_shows_the_call_and_the_time_left() -> None:
         'allow bash command="ls"? (1 of 2)',
         "  y once, s session, n deny, 51.0 s",
     ]
+
+
+def test_a_call_that_is_allowed_waits_for_the_others_to_be_decided() -> None:
+    calls = (called("c-1", "a"), called("c-2", "b"), approval("1"), approval("2"), resolved("1"))
+    state, _ = story(*calls)
+    assert lines(state)[:2] == ["  · a waits for the others", "  · b waits"]
 
 
 def test_a_compaction_counts_its_seconds_and_what_was_typed_waits() -> None:
