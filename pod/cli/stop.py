@@ -76,6 +76,10 @@ def _await_end(places: Places, serving: Serving, *, wait: bool, now: bool) -> No
         message = f"the pod {places.name} (pid {serving.pid}) has not ended after {_PATIENCE_S:g} s"
         raise Unanswered(message, hint=f"pod stop {places.name} --now kills it")
 
+    if not serving.pid:
+        message = f"the pod {places.name} has not ended after {_NOW_S:g} s, nor said its pid"
+        raise Unanswered(message, hint=f"fuser {places.lock} shows which process it is")
+
     # It holds the pod's name, or it would count as gone: the pid is its own.
     with suppress(ProcessLookupError):  # it has ended by itself, after all
         os.kill(serving.pid, signal.SIGKILL)
@@ -89,10 +93,15 @@ def _is_gone(places: Places, serving: Serving, timeout_s: float | None) -> bool:
     from pod.serve.claim import serving as serving_now
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while (found := serving_now(places)) is not None and found.pid == serving.pid:
+    while (found := serving_now(places)) is not None and _may_be(found, serving):
         if deadline is not None and time.monotonic() > deadline:
             return False
 
         time.sleep(_LOOK_AGAIN_S)
 
     return True
+
+
+def _may_be(found: Serving, serving: Serving) -> bool:
+    """Tell whether that may be the same process: it is not another one as far as both say."""
+    return not (found.pid and serving.pid) or found.pid == serving.pid

@@ -49,8 +49,9 @@ class Serving:
 
     name: str
     pid: int
+    """0 where it did not say: it is about to begin, or could not write."""
     since_ms: int
-    """Milliseconds of Unix time."""
+    """Milliseconds of Unix time; 0 as `pid`."""
     manifest: str
     socket: str
 
@@ -112,6 +113,8 @@ def claim(places: Places) -> Claim:
             os.close(fd)
             continue
 
+        # What a dead one said of itself is no longer so, whatever becomes of what is said next.
+        os.ftruncate(fd, 0)
         for left_behind in (places.socket, *places.folder.glob(f".{places.name}.*")):
             left_behind.unlink(missing_ok=True)
 
@@ -200,7 +203,7 @@ def _read(fd: int) -> Serving | None:
         value: dict[str, Any] = orjson.loads(os.pread(fd, 8192, 0).split(b"\n", 1)[0])
         return Serving(
             name=str(value["name"]),
-            pid=int(value["pid"]),
+            pid=max(0, int(value["pid"])),  # never a group of processes, whatever is written there
             since_ms=int(value["since_ms"]),
             manifest=str(value["manifest"]),
             socket=str(value["socket"]),

@@ -54,6 +54,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 _BEGIN_WORK = frozenset({"run", "resume", "new", "compact", "fork", "rewind", "engine_command"})
 """What a pod that is being shut down takes no more."""
 _MOST_PROBLEMS = 20
+_DEEPEST = 4
 _NAME_CHARS = 100
 """How much is looked at, and told, of a name that is unknown: it may be megabytes."""
 _ACCEPTED_KEPT = 64
@@ -292,7 +293,7 @@ def _problems(error: ValidationError, model: type[Params]) -> str:
 
 
 def _problem(found: Any, model: type[Params]) -> str:  # noqa: ANN401  pydantic's own shape
-    where = ".".join(str(part)[:_NAME_CHARS] for part in found["loc"])
+    where = ".".join(str(part)[:_NAME_CHARS] for part in found["loc"][:_DEEPEST])
     if found["type"] == "extra_forbidden":
         return f"{where}: unknown" + _did_you_mean(where, model.model_fields, "; {}")
 

@@ -28,6 +28,9 @@ from .reconstruct import Teller
 from .record import Record, record_of
 
 _BATCH = 64
+_BATCH_BYTES = 1 << 20
+"""How much is handed over at once. A single larger one is let through."""
+_TRIES = 3
 _log = logging.getLogger("pod.serve")
 Batches = Callable[[], Iterator[list[Record]]]
 
@@ -105,9 +108,7 @@ class Replays:
     async def _missed(self, from_seq: int, launch: str) -> Plan:
         own = self.hub.bus.launch
         reason: Literal["too_old", "other_launch"] = "too_old" if launch == own else "other_launch"
-        ledger = self.ledger
-        launches = await asyncio.to_thread(read_ledger, ledger.path) if ledger is not None else []
-        held_from = self.hub.ring.first_seq or self.hub.seq + 1
+        launches, held_from = await self._noted()
         way = stretches(launches, launch, from_seq, own=own, before_seq=held_from)
         if way is None:
             told = Before(launch, from_seq, self._snapshot(self.hub.seq))
@@ -125,6 +126,18 @@ class Replays:
                 yield from snapshot()
 
         return Plan("log", reason, held_from, Before(launch, from_seq, batches))
+
+    async def _noted(self) -> tuple[list[Launch], int]:
+        """Return what the ledger has, and from where on events are held that it need not have."""
+        for _ in range(_TRIES):
+            seq = self.hub.seq
+            launches = await asyncio.to_thread(read_ledger, self.ledger.path) if self.ledger else []
+            held_from = self.hub.ring.first_seq or self.hub.seq + 1
+            # Else events came while it was read, and were let go of: it may not have had them yet.
+            if held_from <= seq + 1:
+                return launches, held_from
+
+        return [], held_from
 
     def _snapshot(self, seq: int) -> Batches:
         """Return where the pod stands now, as what came up to `seq`."""
@@ -201,13 +214,16 @@ def _from(rows: Sequence[Row], seq: int) -> tuple[Row, ...]:
 
 
 def batched(records: Iterator[Record]) -> Iterator[list[Record]]:
-    """Yield the records a few at a time."""
+    """Yield the records a few at a time: no more than somebody may be behind anyway."""
     batch: list[Record] = []
+    size = 0
     for record in records:
-        batch.append(record)
-        if len(batch) == _BATCH:
+        if batch and (len(batch) == _BATCH or size + len(record.line) > _BATCH_BYTES):
             yield batch
-            batch = []
+            batch, size = [], 0
+
+        batch.append(record)
+        size += len(record.line)
 
     if batch:
         yield batch

@@ -315,6 +315,21 @@ def test_one_that_hangs_is_listed_and_can_be_killed(desk: Desk) -> None:
         assert json.loads(desk.pod("ps", "--json").stdout) == []
 
 
+def test_one_that_does_not_say_its_pid_is_not_killed_by_guessing(desk: Desk) -> None:
+    where = places(desk)
+    ensure_run_folder(Home(desk.home))
+    where.lock.write_text('{"name":"probe","pid":1,"since_ms":1,"manifest":"","socket":""}')
+    held = claim(where)
+    try:
+        (row,) = json.loads(desk.pod("ps", "--json").stdout)
+        assert row["pid"] is None, "what a dead one said of itself is gone"
+        stopped = desk.pod("stop", "probe", "--now")
+        assert stopped.exit_code == 1, stopped
+        assert "nor said its pid" in stopped.stderr
+    finally:
+        held.release()
+
+
 def test_one_that_is_still_being_launched_can_be_stopped(desk: Desk) -> None:
     manifest = desk.write(
         "probe.toml",

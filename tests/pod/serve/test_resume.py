@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from pod.protocol import ApprovalRequest
+from pod.serve.record import Record
+from pod.serve.replay import batched
 from pod.serve.ring import Ring
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.pods import (
@@ -292,6 +295,38 @@ async def test_what_the_ledger_lost_is_told_from_the_log(home: Path) -> None:
             ]
             seqs = [e["seq"] for e in past]
             assert seqs == sorted(set(seqs))
+
+
+async def test_what_comes_and_goes_while_the_ledger_is_read_is_told_too(home: Path) -> None:
+    with serving(chat(busy)) as served:
+        async with serving_pod(manifest(home, served.base_url, TOOLS), home) as scene:
+            hub, ledger = scene.server.hub, scene.places.ledger
+            hub.ring = Ring(hub.meter, max_events=1)
+            watcher = await scene.subscriber(from_seq=1)
+            await watcher.run("one")
+            before, aside = ledger.read_bytes(), ledger.with_name("aside")
+            # Whoever reads it waits, as on a slow disk, and gets what it was then.
+            ledger.rename(aside)
+            os.mkfifo(ledger)
+            client = await scene.client()
+            client.send("subscribe", from_seq=1)
+            writing = await asyncio.to_thread(os.open, ledger, os.O_WRONLY)
+            aside.replace(ledger)
+            await watcher.run("two")
+            os.write(writing, before)
+            os.close(writing)
+            await scene.pod.idle()
+            for one in (client, watcher):
+                await one.seq(hub.seq)
+
+            assert durable(client.events) == durable(watcher.events)
+
+
+def test_what_is_handed_over_at_once_is_bounded() -> None:
+    sizes = [10] * 100 + [600_000] * 3 + [3_000_000, 10]
+    batches = list(batched(iter([Record(b"x" * size, seq=1) for size in sizes])))
+    assert [len(record.line) for batch in batches for record in batch] == sizes
+    assert [len(batch) for batch in batches] == [64, 37, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("how", ["unknown launch", "no ledger", "no log"])

@@ -241,6 +241,10 @@ async def test_what_cannot_be_done_is_answered_with_what_to_do(
             assert await client.call("engine_commands") == {"commands": {}, "hints": {}}
 
 
+def nested(depth: int) -> dict[str, Any]:
+    return {"x": nested(depth - 1)} if depth else {}
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -251,8 +255,9 @@ async def test_what_cannot_be_done_is_answered_with_what_to_do(
         ("subscribe", {"events": ["run_*"] * 100_000}),
         ("subscribe", {"events": ["x" * (2 << 20)]}),
         ("compact", {"focus": "x" * (2 << 20)}),
+        ("run", {"input": "x", "output_schema": nested(500)}),
     ],
-    ids=["method", "name", "names", "images", "events", "event", "focus"],
+    ids=["method", "name", "names", "images", "events", "event", "focus", "schema"],
 )
 async def test_however_large_a_mistake_is_its_answer_is_short_and_soon_there(
     home: Path, method: str, params: dict[str, Any]
