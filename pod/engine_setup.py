@@ -6,6 +6,7 @@ A plugin that cannot be had is told of and never fatal, save where the manifest 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
@@ -14,10 +15,18 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from pod.context.discovery import BUILT_IN, list_engines
-from pod.context.errors import EngineNotFound, EngineUnavailable
+from pod.context.errors import (
+    EngineInterrupted,
+    EngineNotFound,
+    EngineTimeout,
+    EngineUnavailable,
+)
 from pod.context.loader import LoadedPlugin, load_plugin
+from pod.context.ownership import release_engine
+from pod.context.plugin_code import reason_of
 from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
 from pod.context.plugin_host import PluginHost
+from pod.context.threads import EngineThread
 from pod.errors import PluginFailed
 from pod.hermes_setup import HermesPlace, entered
 from pod.journal import in_thread
@@ -53,15 +62,7 @@ async def load_named_engine(
     section = loaded.manifest.context
     try:
         with entered(place):
-            # Importing a plugin runs its code, which may take its time: never on the event loop.
-            plugin = await in_thread(
-                lambda: load_plugin(
-                    section.engine,
-                    home.plugins,
-                    options=section.options,
-                    hooks=place.runtime.plugins.hooks if place else None,
-                )
-            )
+            plugin = await _plugin(loaded, home, place)
     except EngineUnavailable as error:
         meant = _meant(section.engine, home) if isinstance(error, EngineNotFound) else ""
         notice(section.engine, f"{error.notice} ({_place(loaded)}){meant}")
@@ -74,6 +75,39 @@ async def load_named_engine(
         notice(section.engine, line)
 
     return NamedEngine(plugin)
+
+
+async def _plugin(loaded: LoadedManifest, home: Home, place: HermesPlace | None) -> LoadedPlugin:
+    """Return the plugin, loaded in a thread of its own, which is left behind if it never ends.
+
+    Raises:
+        EngineUnavailable: It cannot be had, or takes longer than any sign of life may.
+    """
+    section = loaded.manifest.context
+    thread, is_given_up = EngineThread("engine-load"), threading.Event()
+
+    def load() -> LoadedPlugin:
+        plugin = load_plugin(
+            section.engine,
+            home.plugins,
+            options=section.options,
+            hooks=place.runtime.plugins.hooks if place else None,
+        )
+        if is_given_up.is_set():
+            release_engine(plugin.engine)
+
+        return plugin
+
+    try:
+        return await thread.call(load, timeout_s=section.timeout_seconds)
+    except EngineTimeout as error:
+        slow = f"it was not loaded after {error.limit_s:g} s (context.timeout_seconds)"
+        raise EngineUnavailable(section.engine, slow) from error
+    except EngineInterrupted as error:
+        raise EngineUnavailable(section.engine, reason_of(error.__cause__ or error)) from error
+    finally:
+        is_given_up.set()  # What comes now is nobody's.
+        thread.close()
 
 
 def _meant(name: str, home: Home) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -262,3 +263,68 @@ async def test_a_tool_that_nobody_brings_is_an_error_at_the_start(home: Path) ->
         )
         assert "there are look" in caught.value.hint
         assert not served.asked
+
+
+# ------------------------------------------------------------------ one that does not end loading
+
+SLEEPY = """
+import pathlib
+import time
+
+while not pathlib.Path(os.environ["NOTES"]).exists():
+    time.sleep(0.01)
+"""
+
+
+async def test_a_plugin_whose_import_never_ends_is_named_and_the_pod_goes_on(
+    home: Path, noted: Path
+) -> None:
+    install(home, SLEEPY, name="sleepy")
+    with serving(counting) as served:
+        named = manifest(home, served.base_url, use("sleepy", "timeout_seconds = 0.2\n"))
+        async with living(named, home) as story:
+            await story.turns("one")
+            assert notices(story) == [
+                "Failed to load context engine 'sleepy': it was not loaded after 0.2 s "
+                "(context.timeout_seconds) — falling back to built-in compressor "
+                f"({named}, line {_line_of(named, 'engine =')})"
+            ]
+
+    noted.touch()  # Its thread ends.
+
+
+async def test_a_launch_can_be_cancelled_while_a_plugin_is_imported(
+    home: Path, noted: Path
+) -> None:
+    install(home, SLEEPY, name="drowsy")
+    with serving(counting) as served:
+        launching = asyncio.create_task(
+            _launched(manifest(home, served.base_url, use("drowsy")), home)
+        )
+        await asyncio.sleep(0.3)
+        assert not launching.done()
+        launching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(5):
+                await launching
+
+    noted.touch()
+
+
+async def test_an_import_that_is_interrupted_by_itself_ends_no_pod(home: Path) -> None:
+    install(home, "raise KeyboardInterrupt", name="breaker")
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use("breaker")), home) as story:
+            await story.turns("one")
+            (told,) = notices(story)
+            assert "'breaker': KeyboardInterrupt — falling back" in told
+
+
+async def _launched(path: Path, home: Path) -> None:
+    async with living(path, home):
+        pass
+
+
+def _line_of(path: Path, start: str) -> int:
+    lines = path.read_text().splitlines()
+    return next(n for n, line in enumerate(lines, 1) if line.startswith(start))
