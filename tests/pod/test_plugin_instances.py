@@ -284,11 +284,12 @@ async def test_a_plugin_whose_import_never_ends_is_named_and_the_pod_goes_on(
         named = manifest(home, served.base_url, use("sleepy", "timeout_seconds = 0.2\n"))
         async with living(named, home) as story:
             await story.turns("one")
-            assert notices(story) == [
+            (told,) = notices(story)
+            assert told == (
                 "Failed to load context engine 'sleepy': it was not loaded after 0.2 s "
                 "(context.timeout_seconds) — falling back to built-in compressor "
                 f"({named}, line {_line_of(named, 'engine =')})"
-            ]
+            )
 
     noted.touch()  # Its thread ends.
 
