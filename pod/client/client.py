@@ -28,6 +28,7 @@ from .feed import Feed
 from .fork import Fork
 from .link import Link, LinkState, Patience
 from .runs import RemoteRuns
+from .sent import Sent
 from .translate import raised, read
 
 if TYPE_CHECKING:
@@ -425,21 +426,23 @@ class PodClient:
 
         await self.call(method, params)
 
-    def _soon(self, work: Awaitable[Any], what: str) -> asyncio.Task[None]:
-        """Have something done without anybody having to wait for it; a failure is logged."""
+    def _soon(self, work: Awaitable[Any], what: str) -> Sent:
+        """Have something done; a failure is logged where nobody waits for it."""
 
         async def carry_out() -> None:
             await work
 
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            if not task.cancelled() and (error := task.exception()) is not None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not sent.is_awaited:
                 _log.warning("%s: %s", what, error)
 
         task = asyncio.create_task(carry_out(), name=f"pod-client {what}")
+        sent = Sent(task)
         self._tasks.add(task)
         task.add_done_callback(ended)
-        return task
+        return sent
 
     def _asked_for(self, *types: type[EventData]) -> None:
         if ApprovalRequest in types:

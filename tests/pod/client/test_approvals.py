@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 
 from pod import RunResult
 from pod.client import PodClient
-from pod.errors import UnknownApproval
+from pod.errors import PodClosed, UnknownApproval
 from pod.protocol import ApprovalRequest, ApprovalResolved
 from tests.fake_provider import Asked, Say
 from tests.pod.client.relay import relaying
@@ -121,3 +121,41 @@ async def test_attending_survives_a_new_connection(home: Path, tmp_path: Path) -
 
 def attended(pod: Served) -> bool:
     return pod.pod._approvals._attending > 0  # noqa: SLF001  nothing else shows it
+
+
+async def test_a_decision_that_is_refused_is_told_once(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To whoever awaits it; where nobody does, in the log."""
+    async with asking(home) as pod, pod.client() as client:
+        with pytest.raises(UnknownApproval):
+            await client.approve("nothing", "allow")
+
+        assert caplog.messages == []
+        client.approve("nothing", "allow")
+        await until(lambda: len(caplog.messages) == 1)
+        assert caplog.messages[0].startswith("approve: ")
+
+
+async def test_leaving_without_a_connection_is_told_to_who_asked_for_something(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        asking(home) as pod,
+        relaying(pod.path, tmp_path) as relay,
+        PodClient.connect(relay.path, patience=QUICK) as client,
+    ):
+        relay.is_open = False
+        relay.cut()
+        await until(lambda: client.link.phase == "waiting")
+        cancelling = asyncio.ensure_future(_awaited(client.cancel()))
+        await asyncio.sleep(0)
+        await client.aclose()
+        with pytest.raises(PodClosed):
+            await cancelling
+
+        assert caplog.messages == []
+
+
+async def _awaited(sent: Awaitable[None]) -> None:
+    await sent
