@@ -11,6 +11,7 @@ from attrs import define, field
 
 from pod.client import Patience, PodClient
 from pod.home import Home
+from pod.serve.claim import find
 from pod.serve.places import Places
 from pod.tui.app import View
 from pod.tui.blocks import Told, Tone
@@ -37,13 +38,15 @@ async def watch(name: str, env: Mapping[str, str], *, is_verbose: bool, has_pers
     raises.
     """
     home = Home.from_env(env)
+    places = Places.of(home, name)
+    find(places)  # it says which pods there are
     client = PodClient.connect(name, home=home.root, env=env, patience=_PATIENCE)
     with ExitStack() as stack:
         if has_person:
             stack.enter_context(client.attended())
 
         async with client:
-            watching = Watching(client, home, Places.of(home, name).socket)
+            watching = Watching(client, home, places.socket)
             code = await watching.show(env, is_verbose=is_verbose)
 
     say(watching.farewell, err=True)

@@ -137,7 +137,7 @@ class Feed:
         self._waiting = []
         for run in tuple(self.runs):
             message = f"it cannot be told how the run ended, and it may be going on: {why}"
-            run.fail(RunUnknown(message, hint="connect again, and look at status() and history"))
+            run.fail(RunUnknown(message, hint="connect again, and look at its status and history"))
 
         self.bus.close(error)
 

@@ -118,13 +118,13 @@ class RemoteRuns:
             except ConnectionLost as error:
                 if method != "run":
                     message = _IN_DOUBT.format("it")
-                    hint = "look at status() and history before you ask again"
+                    hint = "look at its status and history before you ask again"
                     raise RunUnknown(message, hint=hint) from error
 
                 is_again = True  # the pod knows the message by its uid, and runs it once
             except RemoteError as error:
                 if is_again and error.code == "known_message":
-                    hint = "resume() goes on where it stopped; the history has what was done"
+                    hint = "it can be resumed; the history has what was done"
                     message = "the pod was restarted while the run was going on"
                     raise RunUnknown(message, hint=hint) from error
 

@@ -12,6 +12,7 @@ from .cursor import Position
 from .errors import RunUnknown
 
 _RESTARTED = "the pod was restarted while the run was going on"
+_RESUMABLE = "it can be resumed; the history has what was done"
 _MISSED = "the pod went on for so long that it cannot be told how the run ended"
 
 
@@ -65,14 +66,13 @@ class RunWatch:
 
         self._is_reached = True
         if envelope.launch != accepted.launch:
-            hint = "resume() goes on where it stopped; the history has what was done"
-            self.fail(RunUnknown(_RESTARTED, hint=hint))
+            self.fail(RunUnknown(_RESTARTED, hint=_RESUMABLE))
         elif envelope.seq >= accepted.seq:
             match envelope.data:
                 case RunEnd() as end:
                     self._end.set_result(end)
                 case Snapshot():
-                    hint = "it may still be going on: look at status() and history"
+                    hint = "it may still be going on: look at its status and history"
                     self.fail(RunUnknown(_MISSED, hint=hint))
                 case _:
                     pass
@@ -84,7 +84,7 @@ class RunWatch:
 
         self._is_reached = True
         if launch != self.accepted.launch:
-            self.fail(RunUnknown(_RESTARTED, hint="resume() goes on where it stopped"))
+            self.fail(RunUnknown(_RESTARTED, hint=_RESUMABLE))
 
     def ended_unreadably(self, launch: str, seq: int) -> None:
         """Take in an end that only a newer version can read."""

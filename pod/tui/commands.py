@@ -110,7 +110,10 @@ async def _verbose(view: Front, _: str) -> None:
 
 
 async def _resume(view: Front, _: str) -> None:
-    await view.pod.resume()
+    result = await view.pod.resume()
+    if result.outcome == "finished" and not result.requests:
+        view.tell(Told("nothing was left to do: the last run had finished"))
+
     await view.pod.idle()
 
 

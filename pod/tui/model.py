@@ -68,6 +68,9 @@ def _on(_data: EventData, state: ViewState, _now_ms: int) -> Step:
 @_on.register
 def _(data: protocol.RunStart, state: ViewState, now_ms: int) -> Step:
     rest = _rest(state)
+    if state.run_ms is not None:  # its end never came
+        rest = (*rest, Told("the run before was cut off", Tone.WARNING))
+
     asked: tuple[Block, ...] = () if data.input is None else (Asked(data.input),)
     if data.input is None:
         asked = (Told("going on with the run", Tone.INFO),)

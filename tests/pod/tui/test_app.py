@@ -15,6 +15,7 @@ from pod.context.plugin_commands import EngineCommand
 from pod.errors import PodBusy, PodError
 from pod.pod import PodStatus
 from pod.protocol import Envelope, EventData
+from pod.runs import RunResult
 from pod.tui.app import Manner, View
 from pod.tui.asking import KEYS_AFTER_MS
 from pod.tui.blocks import Asked, Block, Said, Told
@@ -24,6 +25,7 @@ from pod.tui.state import Approval, ViewState
 from tests.pod.tui.events import approval, compaction_start, resolved, run_end, run_start, status
 from worker.hooks import ToolCallView
 from worker.items import AssistantMessage, Item, Text, UserMessage, user_message
+from worker.llm.types import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +46,8 @@ class RememberingPod:
     is_stubborn: bool = False
     """Whether its runs cannot be stopped."""
     fails: Exception | None = None
+    left_to_do: int = 1
+    """How many requests it takes to go on with the last run."""
     commands: dict[str, EngineCommand] = field(factory=dict)
     listeners: list[Callable[[Envelope], None]] = field(factory=list)
     _seq: int = 0
@@ -81,6 +85,7 @@ class RememberingPod:
 
     async def resume(self) -> Any:
         self.did.append("resume")
+        return RunResult("finished", "", Usage(), None, self.session, requests=self.left_to_do)
 
     def cancel(self) -> None:
         self.did.append("cancel")
@@ -370,6 +375,12 @@ async def test_the_engines_commands_are_run_listed_and_suggested() -> None:
         assert "grep did two words" in told
         assert any("/grep PATTERN" in text and "(the engine's)" in text for text in told)
         assert "no command /gerp; did you mean /grep?" in told[-1]
+
+
+async def test_resuming_what_had_finished_says_that_nothing_was_left() -> None:
+    async with playing(RememberingPod(left_to_do=0)) as play:
+        await play.enter("/resume")
+        assert play.stage.told[-1] == "nothing was left to do: the last run had finished"
 
 
 async def test_a_question_is_answered_by_y_alone() -> None:

@@ -99,6 +99,12 @@ def test_parallel_calls_run_until_each_has_its_result() -> None:
     ]
 
 
+def test_a_run_whose_end_never_came_is_said_to_be_cut_off() -> None:
+    _, said = story(run_start("one"), run_end(), run_start("two"), run_start("three"))
+    shown = [b.text for b in said if isinstance(b, Asked | Told) and not is_detail(b)]
+    assert shown == ["one", "two", "the run before was cut off", "three"]
+
+
 def test_a_call_grows_while_its_arguments_come() -> None:
     state, _ = story(
         protocol.ToolCallStart(call_id="a", name="grep"),
