@@ -58,7 +58,7 @@ class Connection:
     """Lines that came and are not worked on yet."""
     _in_flight: int = field(default=0, init=False)
     _is_reading: bool = field(default=False, init=False)
-    _is_working: bool = field(default=False, init=False)
+    _is_work_due: bool = field(default=False, init=False)
     _drained: asyncio.Future[None] | None = field(default=None, init=False)
     is_blocked: bool = field(default=False, init=False)
     """Whether the other end takes nothing just now."""
@@ -111,7 +111,7 @@ class Connection:
             self._lines.skip()
             self._waiting.append(None)
 
-        self._work()
+        self._work_soon()
 
     def _on_end(self) -> None:
         self.at_end = True
@@ -122,21 +122,26 @@ class Connection:
             self._maybe_leave()
 
     def _work(self) -> None:
-        """Hand over lines while the client may have more worked on."""
-        if self._is_working:
+        """Hand over one line, if the client may have more worked on.
+
+        The next one follows when this one was begun: mostly its answer is there then, and counts.
+        """
+        self._is_work_due = False
+        if self.is_closed:
             return
 
-        self._is_working = True
-        try:
-            while self._waiting and self._may_ask() and not self.is_closed:
-                self._in_flight += 1
-                self.on_line(self, self._waiting.popleft())
-        finally:
-            self._is_working = False
+        if self._waiting and self._may_ask():
+            self._in_flight += 1
+            self.on_line(self, self._waiting.popleft())
+            self._work_soon()
 
-        if not self.is_closed:
-            self._read()
-            self._maybe_leave()
+        self._read()
+        self._maybe_leave()
+
+    def _work_soon(self) -> None:
+        if not self._is_work_due:
+            self._is_work_due = True
+            self._loop.call_soon(self._work)
 
     def _may_ask(self) -> bool:
         return self._in_flight < MAX_IN_FLIGHT and self.outbox.other_bytes < MAX_ANSWER_BYTES
@@ -144,8 +149,7 @@ class Connection:
     def finished(self) -> None:
         """Note that one line was worked on."""
         self._in_flight -= 1
-        if not self.is_closed:
-            self._work()
+        self._work_soon()
 
     # ------------------------------------------------------------------ out
 
@@ -215,8 +219,7 @@ class Connection:
         self._loop.remove_writer(self.sock.fileno())
         self.is_blocked = False
         self.flush()
-        if not self.is_closed:
-            self._work()
+        self._work_soon()
 
     def _on_drained(self) -> None:
         if self._drained is not None and not self._drained.done():
@@ -239,7 +242,7 @@ class Connection:
 
     def _maybe_leave(self) -> None:
         """Close where the other end has sent all it had, and has been told all there is."""
-        if not self.at_end or self._in_flight or self._waiting or self._is_working:
+        if not self.at_end or self._in_flight or self._waiting:
             return
 
         on_end, self.on_end = self.on_end, lambda: None

@@ -129,15 +129,20 @@ class Replays:
 
     async def _noted(self) -> tuple[list[Launch], int]:
         """Return what the ledger has, and from where on events are held that it need not have."""
+        if self.ledger is None:
+            return [], self._held_from()
+
         for _ in range(_TRIES):
             seq = self.hub.seq
-            launches = await asyncio.to_thread(read_ledger, self.ledger.path) if self.ledger else []
-            held_from = self.hub.ring.first_seq or self.hub.seq + 1
+            launches = await asyncio.to_thread(read_ledger, self.ledger.path)
             # Else events came while it was read, and were let go of: it may not have had them yet.
-            if held_from <= seq + 1:
-                return launches, held_from
+            if self._held_from() <= seq + 1:
+                return launches, self._held_from()
 
-        return [], held_from
+        return [], self._held_from()
+
+    def _held_from(self) -> int:
+        return self.hub.ring.first_seq or self.hub.seq + 1
 
     def _snapshot(self, seq: int) -> Batches:
         """Return where the pod stands now, as what came up to `seq`."""

@@ -287,3 +287,23 @@ async def test_answers_wait_unread_and_so_do_the_requests_behind_them(home: Path
         wake(client)
         for _ in range(10_000):
             assert "ok" in await client.line()
+
+
+async def test_of_large_answers_too_few_wait_unread_to_matter(home: Path) -> None:
+    with serving(chat(lambda _asked, _n: Say("x" * 900_000))) as served:
+        path = manifest(home, served.base_url, window=2_000_000)
+        async with serving_pod(path, home) as scene:
+            other = await scene.subscriber(events=["run_end"])
+            await other.run("hello")
+            held = scene.server.hub.meter.held
+            client = await stalled(scene)
+            for number in range(100, 160):
+                client.write(b'{"id":%d,"method":"get_history","params":{}}\n' % number)
+
+            for _ in range(20):
+                assert await other.call("ping")
+
+            assert scene.server.hub.meter.held - held < 4 << 20
+            wake(client)
+            for number in range(100, 160):
+                assert (await client.answer(number))["ok"]["total"] == 2
