@@ -229,10 +229,10 @@ class Compactions:
     ) -> T | None:
         """Return what `work`, a callback's, returns, run in the attempt's place in the pool.
 
-        None where it took too long or failed, which is told once. Without an attempt it runs where
-        all other calls do.
+        None where it took too long or failed, which is told once. Without an attempt, and where the
+        engine is still at what was given up, it runs where all other calls do.
         """
-        if attempt is None or self.builtin is not None:
+        if attempt is None or self.builtin is not None or self.is_left_behind:
             result: T | None = await self.calls.guarded(what, work)
             return result
 

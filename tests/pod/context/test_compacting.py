@@ -271,6 +271,25 @@ async def test_nor_is_one_whose_callback_at_a_boundary_never_comes_back() -> Non
     until(lambda: is_free(engine))
 
 
+async def test_a_boundary_beside_one_that_was_left_behind_takes_no_further_place() -> None:
+    """As where a digest takes the place of what an engine did not get done."""
+    engine, pool = Slow(), CompactionPool(2)
+    host, _ = hosting(engine, idle_s=0.1, pool=pool)
+    await host.introduce(ModelFacts("m", 1_000), "s")
+    await host.start(Beginning("s"))
+    async with attempt_of(host) as attempt:
+        with pytest.raises(CompactionError):
+            await host.make_plan(attempt, asking())
+
+        await host.boundary(attempt, ITEMS, "new", 10)
+
+    first, second = engine.of("on_session_start")
+    assert second.kwargs["boundary_reason"] == "compression"
+    assert second.thread == first.thread, "where all its calls are but compress"
+    assert host.compactions.is_left_behind
+    engine.go.set()
+
+
 async def test_a_system_that_gives_no_thread_fails_the_compaction_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
