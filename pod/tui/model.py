@@ -253,7 +253,7 @@ def _(data: protocol.ToolResult, state: ViewState, now_ms: int) -> Step:
         call.arguments if call else "",
         data.summary,
         data.is_error,
-        now_ms - call.since_ms if call and call.is_whole else None,
+        _took(call, now_ms) if call else None,
     )
     left = evolve(
         state,
@@ -261,6 +261,11 @@ def _(data: protocol.ToolResult, state: ViewState, now_ms: int) -> Step:
         approvals=tuple(a for a in state.approvals if a.call_id != data.call_id),
     )
     return Step(left, (called,))
+
+
+def _took(call: Call, now_ms: int) -> int | None:
+    """Return how long a call ran, where its beginning was seen."""
+    return now_ms - call.since_ms if call.is_whole and call.since_ms is not None else None
 
 
 def _put(calls: tuple[Call, ...], call: Call) -> tuple[Call, ...]:

@@ -30,6 +30,7 @@ from .text import counted
 if TYPE_CHECKING:
     from pod.status import PodStatus
 
+_UNFINISHED = Told("that run was not finished; /resume goes on with it", Tone.WARNING)
 _BYTES_A_TOKEN = 4
 """As prune counts what it saves."""
 
@@ -59,9 +60,8 @@ def arrived(
         pruned_tokens=pruned_tokens(history, status.watermark),
     )
     if status.state == "running":
-        calls = tuple(evolve(call, since_ms=now_ms) for call in open_calls(history))
         joined = Answering(is_joined=True)
-        state = evolve(state, answering=joined, run_ms=now_ms, calls=calls)
+        state = evolve(state, answering=joined, run_ms=now_ms, calls=open_calls(history))
     elif status.state == "compacting":
         text = f"compacting {status.occupancy:,} tokens ({counted(status.turns, 'turn')})"
         state = evolve(state, compaction=Progress(f"{text} ▸ summarizing …", now_ms))
@@ -72,7 +72,9 @@ def arrived(
         return Step(state, wanted)
 
     so_far = f"session {status.session_id}, {counted(status.turns, 'turn')} so far"
-    return Step(state, (Told(so_far), *retold(last_turn(history)), *wanted))
+    unfinished = not state.is_busy and has_unfinished_run(history)
+    rest = (_UNFINISHED,) if unfinished else wanted
+    return Step(state, (Told(so_far), *retold(last_turn(history)), *rest))
 
 
 def missed(history: Sequence[Item], last_uid: str | None) -> tuple[Block, ...]:
@@ -121,11 +123,17 @@ def open_calls(history: Sequence[Item]) -> tuple[Call, ...]:
     done = {item.call_uid for item in history if isinstance(item, ToolResult)}
     answers = [item for item in history if isinstance(item, AssistantMessage)]
     return tuple(
-        Call(call.call_id, call.name, call.arguments, is_whole=True)
+        Call(call.call_id, call.name, call.arguments, since_ms=None, is_whole=True)
         for answer in answers[-1:]
         for call in answer.tool_calls
         if call.call_uid not in done
     )
+
+
+def has_unfinished_run(history: Sequence[Item]) -> bool:
+    """Tell whether the last thing that happened still wants an answer."""
+    last = next((item for item in reversed(history) if not isinstance(item, SystemNote)), None)
+    return isinstance(last, UserMessage | ToolResult) or bool(open_calls(history))
 
 
 def pruned_tokens(history: Sequence[Item], watermark: int) -> int:

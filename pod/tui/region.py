@@ -121,13 +121,13 @@ def _going_on(state: ViewState, scene: Scene) -> list[str]:
 def _waits(call: Call, asked: set[str]) -> str:
     """Return what a call waits for: none of them runs before all are decided."""
     if not asked:
-        return ""
+        return "runs" if call.since_ms is None else ""
 
     return "waits" if call.call_id in asked else "waits for the others"
 
 
 def _call(call: Call, scene: Scene, waits: str) -> str:
-    since = waits or wording.seconds(scene.now_ms - call.since_ms)
+    since = waits or wording.seconds(scene.now_ms - (call.since_ms or 0))
     name = one_line(call.name)
     room = scene.paper.columns - len(since) - 6
     told = f"{name} {brief(call.arguments, room)}" if call.is_whole else f"{name} …"

@@ -16,7 +16,8 @@ class Call:
     call_id: str
     name: str
     arguments: str = ""
-    since_ms: int = 0
+    since_ms: int | None = 0
+    """Since when it runs; None where that was before we came."""
     is_whole: bool = False
     """Whether its arguments have all come: then it runs, or waits for approval."""
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from pod.tui.blocks import Asked, Called, Said, Thought, Told, Wanted
+from pod import protocol
+from pod.tui.blocks import Asked, Called, Said, Thought, Told, Tone, Wanted
+from pod.tui.model import advance
 from pod.tui.recall import arrived, last_turn, missed, open_calls, pruned_tokens
 from pod.tui.state import Approval, Call
 from tests.pod.tui.events import status
@@ -45,7 +47,7 @@ def test_who_comes_sees_the_last_turn_and_what_runs() -> None:
         Said("I look."),
         Called("grep", '{"x": 1}', "3 hits", is_error=False),
     )
-    assert step.state.calls == (Call("c2", "fetch", "{}", 5_000, is_whole=True),)
+    assert step.state.calls == (Call("c2", "fetch", "{}", None, is_whole=True),)
     assert step.state.answering.is_joined
     assert step.state.run_ms == 5_000
 
@@ -54,6 +56,21 @@ def test_who_comes_to_an_idle_pod_sees_nothing_run() -> None:
     step = arrived(status(10, turns=2), HISTORY, 5_000, retained_turns=2)
     assert (step.state.calls, step.state.run_ms, step.state.retained_turns) == ((), None, 2)
     assert not step.state.answering.is_joined
+
+
+def test_who_comes_after_a_run_that_was_stopped_is_told_how_to_go_on() -> None:
+    for history in (HISTORY[:1], HISTORY[:3], HISTORY):
+        *_, last = arrived(status(10, turns=2), history, 5_000).said
+        assert last == Told("that run was not finished; /resume goes on with it", Tone.WARNING)
+
+    *_, last = arrived(status(10, turns=1), HISTORY[:2], 5_000).said
+    assert last == Said("One.")
+
+
+def test_how_long_a_call_took_that_was_there_before_is_not_known() -> None:
+    state = arrived(status(10, state="running", turns=2), HISTORY, 5_000).state
+    event = protocol.ToolResult(call_id="c2", name="fetch", summary="it", is_error=False)
+    assert advance(state, event, 9_000).said == (Called("fetch", "{}", "it", is_error=False),)
 
 
 def test_who_comes_to_a_new_pod_is_told_nothing() -> None:
