@@ -14,6 +14,7 @@ from pod.errors import EngineCommandFailed, UnknownEngineCommand
 from worker.text import clean_text
 from worker.threads import call_in_daemon_thread
 
+from .answers import finished
 from .errors import EngineTimeout
 from .words import error_line
 
@@ -117,14 +118,7 @@ def _errand(engine: str, commands: Mapping[str, Command], name: str, args: str) 
 def answer_of(handler: Callable[..., object], args: str) -> str:
     """Call a handler, plain or async, and return its answer as text. Raises what it raises."""
     answer = handler(args) if _takes_arguments(handler) else handler()
-    if inspect.isawaitable(answer):
-        answer = asyncio.run(_awaited(answer))
-
-    return clean_text(as_text(answer))
-
-
-async def _awaited(answer: Awaitable[object]) -> object:
-    return await answer
+    return clean_text(as_text(finished(answer)))
 
 
 def _takes_arguments(handler: Callable[..., object]) -> bool:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from attrs import define, field, frozen
 
 from worker.threads import call_in_daemon_thread
 
-from .attempt import tried
+from .answers import finished
+from .signature import accepted_keywords
 from .words import error_line
 
 HOOK_TIMEOUT_S = 30.0
@@ -144,7 +144,8 @@ class _Work:
     def run(self) -> object:
         try:
             with self._around():
-                return _answer(self._callback, self._payload())
+                given = accepted_keywords(self._callback, self._payload())
+                return finished(self._callback(**given))
         finally:
             with self._lock:
                 self._is_done, then = True, self._then
@@ -159,33 +160,6 @@ class _Work:
                 return
 
         then()
-
-
-def _answer(callback: Callback, payload: Mapping[str, object]) -> object:
-    answer = callback(**taken_by(callback, payload))
-    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-
-
-async def _awaited(answer: Awaitable[object]) -> object:
-    return await answer
-
-
-def taken_by(callback: Callback, payload: Mapping[str, object]) -> dict[str, object]:
-    """Return as much of `payload` as a callback takes: all, where it does not say."""
-    signature, failure = tried(lambda: inspect.signature(callback))
-    if signature is None or failure is not None:
-        return dict(payload)
-
-    parameters = signature.parameters
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-        return dict(payload)
-
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {
-        name: value
-        for name, value in payload.items()
-        if name in parameters and parameters[name].kind in by_name
-    }
 
 
 def _name_of(callback: Callback) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,10 +12,11 @@ from worker.llm.types import ToolSpec
 from worker.threads import call_in_daemon_thread
 from worker.tools import Tool, render_output
 
+from .answers import finished
 from .attempt import tried
 from .foreign_tools import BadToolSchema, spec_of
-from .plugin_hooks import taken_by
 from .registration import RegisteredTool
+from .signature import accepted_keywords
 from .words import error_line
 
 
@@ -60,8 +59,10 @@ def as_tool(registered: RegisteredTool, surroundings: ToolSurroundings) -> Tool:
 
     async def call(arguments: dict[str, Any]) -> Any:  # noqa: ANN401  rendered below
         def work() -> object:
+            handler = registered.handler
             with surroundings.around():
-                return _answer(registered.handler, arguments, surroundings.facts())
+                given = accepted_keywords(handler, surroundings.facts(), positional=1)
+                return finished(handler(arguments, **given))
 
         return render_output(await call_in_daemon_thread(work, name=f"tool-{registered.name}"))
 
@@ -73,14 +74,3 @@ def _spec(registered: RegisteredTool) -> ToolSpec:
     given = function if isinstance(function, Mapping) else {}
     described = {"description": registered.description} if not given.get("description") else {}
     return spec_of({**given, "name": registered.name, **described})
-
-
-def _answer(
-    handler: Callable[..., object], arguments: dict[str, Any], facts: Mapping[str, object]
-) -> object:
-    answer = handler(arguments, **taken_by(handler, facts))
-    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-
-
-async def _awaited(answer: Awaitable[object]) -> object:
-    return await answer

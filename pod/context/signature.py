@@ -50,7 +50,7 @@ def overrides(engine: object, hook: str) -> bool:
 
 
 def accepted_keywords(
-    function: Callable[..., object], candidates: Mapping[str, object], *, positional: int
+    function: Callable[..., object], candidates: Mapping[str, object], *, positional: int = 0
 ) -> dict[str, object]:
     """Return those of `candidates` that `function` takes beside its first `positional` arguments.
 

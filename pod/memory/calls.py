@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from attrs import define, field
 
 from pod.context.errors import EngineInterrupted
+from pod.context.signature import accepted_keywords
 from pod.context.threads import EngineThread
 from pod.context.words import error_line
 from pod.home import Home
@@ -19,7 +20,6 @@ from .errors import MemoryUnavailable
 from .loader import LoadedProvider, is_bundled, load_provider
 from .provider import MemoryProvider
 from .settings import Limits, MemorySettings
-from .signature import accepted
 
 _log = logging.getLogger("pod.memory")
 
@@ -181,12 +181,13 @@ class ProviderCalls:
             return None
 
         with self.around():
-            return function(*args, **accepted(function, kwargs))
+            given = accepted_keywords(function, kwargs, positional=len(args))
+            return function(*args, **given)
 
     def takes(self, method: str, keyword: str) -> bool:
         """Tell whether a method is there and takes a keyword."""
         function = getattr(self.provider, method, None)
-        return callable(function) and bool(accepted(function, {keyword: None}))
+        return callable(function) and bool(accepted_keywords(function, {keyword: None}))
 
     # ------------------------------------------------------------------ what went wrong
 
@@ -238,4 +239,5 @@ def _initialize(
     if not is_bundled(settings.provider):
         Home(settings.home).ensure(settings.home)  # Private, whatever the provider makes in it.
 
-    provider.initialize(session_id, **accepted(provider.initialize, kwargs))
+    given = accepted_keywords(provider.initialize, kwargs, positional=1)
+    provider.initialize(session_id, **given)

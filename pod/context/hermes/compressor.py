@@ -7,9 +7,8 @@ how a summary is written and checked is the built-in compressor's.
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pod.compaction.cut import choose_cut
@@ -26,6 +25,7 @@ from pod.context.attempt import tried
 from pod.context.bridge import from_messages
 from pod.context.engine import ContextEngine, JsonDict, Message, sanitize_memory_context
 from pod.context.pairs import without_loose_ends
+from pod.context.signature import accepted_keywords
 from pod.context.thresholds import resolve_model_threshold
 from worker.items import Item, is_turn_start
 
@@ -239,7 +239,9 @@ class HermesCompressor(ContextEngine):
 
         head, covered, kept = split
         hooks = {"focus_topic": focus_topic, "memory_context": memory_context}
-        summary = self._generate_summary(covered, **_taken_by(self._generate_summary, hooks))
+        # Subclasses that replace it were written against older hosts.
+        write: Callable[..., str | None] = self._generate_summary
+        summary = write(covered, **accepted_keywords(write, hooks, positional=1))
         if not summary:
             summary = self._without_a_model(covered, current_tokens)
 
@@ -447,13 +449,3 @@ def _turns_within(items: Sequence[Item], sizes: Mapping[int, int], budget: float
         turns += is_turn_start(item)
 
     return max(1, turns)
-
-
-def _taken_by(function: Any, candidates: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401  a method that a subclass may have replaced
-    """Return the keywords that `function` takes: subclasses were written against older hosts."""
-    parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
-        return dict(candidates)
-
-    names = {one.name for one in parameters}
-    return {name: value for name, value in candidates.items() if name in names}

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from pod.context.plugin_hooks import MOST_LEFT_BEHIND, REST_S, Answer, HookCaller, taken_by
+from pod.context.plugin_hooks import MOST_LEFT_BEHIND, REST_S, Answer, HookCaller
+from pod.context.signature import accepted_keywords
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +75,13 @@ def starred(*args: object) -> None: ...
     ],
 )
 def test_a_hook_is_given_as_much_as_it_takes(hook: Any, given: dict[str, object]) -> None:
-    assert taken_by(hook, PAYLOAD) == given
+    assert accepted_keywords(hook, PAYLOAD) == given
+
+
+def test_what_is_given_by_position_is_not_given_by_name_too() -> None:
+    def tool(a: object, b: object = None) -> None: ...
+
+    assert accepted_keywords(tool, PAYLOAD, positional=1) == {"b": 2}
 
 
 async def test_each_hook_is_given_a_payload_of_its_own() -> None:
