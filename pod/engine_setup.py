@@ -28,7 +28,7 @@ from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
 from pod.context.plugin_host import PluginHost
 from pod.context.threads import EngineThread
 from pod.errors import PluginFailed
-from pod.hermes_setup import HermesPlace, entered
+from pod.hermes_setup import HermesPlace, around
 from pod.journal import in_thread
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def load_named_engine(
     """
     section = loaded.manifest.context
     try:
-        with entered(place):
+        with around(place)():
             plugin = await _plugin(loaded, home, place)
     except EngineUnavailable as error:
         meant = _meant(section.engine, home) if isinstance(error, EngineNotFound) else ""

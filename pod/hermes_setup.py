@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,8 @@ def open_place(prepared: Prepared) -> HermesPlace | None:
     if engine == BUILT_IN:
         return None
 
-    place = _place(prepared, _config(prepared), _folder(prepared.home.engines, engine))
+    # A name is checked by the manifest; it holds no separator.
+    place = _place(prepared, _config(prepared), prepared.home.engines / engine)
     activate(place.runtime)
     return place
 
@@ -95,15 +96,8 @@ def _place(prepared: Prepared, config: dict[str, object], folder: Path) -> Herme
 
 
 def around(place: HermesPlace | None) -> Callable[[], AbstractContextManager[object]]:
-    """Return what is entered around every call into a plugin."""
+    """Return what is entered around every call into a plugin, and around its import."""
     return place.around if place is not None else nullcontext
-
-
-@contextmanager
-def entered(place: HermesPlace | None) -> Iterator[None]:
-    """Let what runs inside, such as a plugin's import, be in its place."""
-    with around(place)():
-        yield
 
 
 def _config(prepared: Prepared) -> dict[str, object]:
@@ -124,11 +118,6 @@ def _clients(prepared: Prepared, config: dict[str, object]) -> TaskClients:
         build=prepared.client_for,
         config=config,
     )
-
-
-def _folder(engines: Path, name: str) -> Path:
-    """Return the engine's own folder. A name is checked by the manifest; it holds no separator."""
-    return engines / name
 
 
 def _price(prepared: Prepared, usage: Usage, model: str) -> float | None:

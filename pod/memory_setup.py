@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from pod.hermes_setup import open_memory_place
-from pod.memory.host import MemoryHost
 from pod.memory.loader import is_bundled
-from pod.memory.settings import Limits, MemorySettings
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
 from worker.items import SystemNote
 from worker.tools import Tool
 
 if TYPE_CHECKING:
-    from manifests import LoadedManifest
-    from pod.home import Home
-    from pod.memory.host import SwitchReason
+    from pod.memory.host import MemoryHost, SwitchReason
     from pod.preparing import Prepared
     from session_store import SessionState
-    from session_store.masking import Masker
 
 Lineage = Sequence[tuple[str, str]]
 """From the root to the session itself: its id, and how it came from the one before."""
@@ -35,25 +30,6 @@ class SessionMemory:
     system_prompt: str
     tools: tuple[Tool, ...] = ()
     stages: tuple[MemoryStage, ...] = ()
-
-
-def memory_host(loaded: LoadedManifest, home: Home, masker: Masker, *, model: str) -> MemoryHost:
-    """Return the host of the provider that the manifest names, if any. Loads nothing yet."""
-    section = loaded.manifest.memory
-    if section is None or section.provider is None:
-        return MemoryHost(None)
-
-    folder = loaded.resolve(section.folder) if section.folder else home.memory / section.provider
-    settings = MemorySettings(
-        provider=section.provider,
-        plugins_dir=home.plugins,
-        home=folder,
-        pod=loaded.manifest.pod.name,
-        model=model,
-        options=section.options,
-        is_home_named=section.folder is not None,
-    )
-    return MemoryHost(settings, masker, limits=Limits(section.timeout_seconds))
 
 
 async def open_memory(prepared: Prepared, state: SessionState, lineage: Lineage) -> SessionMemory:

@@ -10,7 +10,7 @@ from manifests import LoadedManifest
 from manifests.schema_provider import FallbackProvider
 from pod.home import Home
 from pod.memory.host import MemoryHost
-from pod.memory_setup import memory_host
+from pod.memory.settings import Limits, MemorySettings
 from pod.model_table import PriceList
 from pod.providers import Provider, build_one, build_provider, check_cost_budget
 from pod.toolbox import load_hooks, load_tools, permission_hook, system_prompt
@@ -77,7 +77,7 @@ def prepare(loaded: LoadedManifest, home: Home, env: Mapping[str, str]) -> Prepa
         masker=masker,
         prices=prices,
         client_for=lambda section: build_one(section, loaded, home, env).client,
-        memory=memory_host(loaded, home, masker, model=provider.client.model),
+        memory=_memory_host(loaded, home, masker, model=provider.client.model),
     )
 
 
@@ -93,6 +93,25 @@ def _secrets(loaded: LoadedManifest, provider: Provider, summaries: Provider) ->
             secrets[f"{name} ({len(secrets) + 1})"] = value  # another file of the same name, say
 
     return secrets | {f"env {n}": value for n, value in enumerate(sorted(loaded.secret_values))}
+
+
+def _memory_host(loaded: LoadedManifest, home: Home, masker: Masker, *, model: str) -> MemoryHost:
+    """Return the host of the provider that the manifest names, if any. Loads nothing yet."""
+    section = loaded.manifest.memory
+    if section is None or section.provider is None:
+        return MemoryHost(None)
+
+    folder = loaded.resolve(section.folder) if section.folder else home.memory / section.provider
+    settings = MemorySettings(
+        provider=section.provider,
+        plugins_dir=home.plugins,
+        home=folder,
+        pod=loaded.manifest.pod.name,
+        model=model,
+        options=section.options,
+        is_home_named=section.folder is not None,
+    )
+    return MemoryHost(settings, masker, limits=Limits(section.timeout_seconds))
 
 
 def open_store(loaded: LoadedManifest, home: Home) -> FileSessionStore:

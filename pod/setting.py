@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from pod.approvals import ApprovalDesk
 from pod.bus import EventBus
@@ -31,7 +31,7 @@ class Left:
         return evolve(self, session_id="")
 
 
-@frozen
+@define(eq=False)
 class Setting:
     """What a launch begins with."""
 
@@ -42,16 +42,17 @@ class Setting:
     session: Session
     lineage: list[tuple[str, str]]
     left: Left | None
-    _cores: list[PodCore] = field(factory=list, init=False)
+    _core: PodCore | None = field(default=None, init=False)
 
     @property
     def core(self) -> PodCore:
         """The pod's parts. They refer to one another, and are there once the last one is made."""
-        return self._cores[0]
+        assert self._core is not None  # noqa: S101  no part is at work before all are made
+        return self._core
 
     def made(self, core: PodCore) -> None:
         """Note that the parts are there."""
-        self._cores.append(core)
+        self._core = core
 
     @property
     def kept(self) -> Left | None:
