@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 import click
 
@@ -69,7 +70,16 @@ def _is_text(method: str, key: str) -> bool:
 
     known = METHODS.get(method)
     field = known.params.model_fields.get(key) if known else None
-    return field is not None and field.annotation in {str, str | None}
+    if field is None:
+        return False
+
+    kinds = {_bare(kind) for kind in get_args(field.annotation) or (field.annotation,)}
+    return kinds - {NoneType} == {str}
+
+
+def _bare(kind: object) -> object:
+    """Return a type without what is required of its values."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _value(text: str) -> Any:  # noqa: ANN401  whatever JSON has

@@ -65,6 +65,7 @@ def make_view(pod: PodPort, showing: Showing) -> View:
         commands=showing.commands,
         by=showing.by,
         colours=_colours(showing.env),
+        is_piped=not _is_terminal(sys.stdin),
         is_ascii=not is_utf8(sys.stderr.encoding),
         columns=lambda: shutil.get_terminal_size().columns,
         retained_turns=showing.retained_turns,

@@ -60,6 +60,8 @@ class Manner:
     by: str = ""
     """Who decides about calls, as it is logged; empty: as the pod sees it."""
     colours: ColourSystem | None = None
+    is_piped: bool = False
+    """Whether nobody types: all lines are there at once, and each waits for those before it."""
     is_ascii: bool = False
     """Whether the terminal takes nothing but ASCII."""
     columns: Callable[[], int] = lambda: 80
@@ -337,7 +339,7 @@ class View:
         command = self.commands.get(name.lower())
         if command is None:
             self._at_once(self._others(name, rest))
-        elif command.when == "now":
+        elif command.when == "now" and not self.manner.is_piped:
             self._at_once(command.carry_out(self, rest))
         else:
             self._queue(line.strip(), lambda: command.carry_out(self, rest))

@@ -21,6 +21,8 @@ from .markdown_blocks import finished_blocks
 from .state import Answering, Approval, Call, Progress, ViewState
 from .text import counted
 
+_NOBODY = {"nobody": ", nobody is there to ask", "time": ", nobody answered in time"}
+"""How it is said that nobody decided, by what the pod says then in the place of a name."""
 _ARGUMENT_CELLS = 40
 _TONES = {"info": Tone.INFO, "warning": Tone.WARNING, "error": Tone.ERROR}
 
@@ -306,7 +308,8 @@ def _(data: protocol.ApprovalResolved, state: ViewState, now_ms: int) -> Step:
     more = " for this session" if data.scope == "session" and data.decision == "allow" else ""
     tone = Tone.INFO if data.decision == "allow" else Tone.WARNING
     which = _arguments_of(data, state)
-    text = f"{data.name} {how}{more} by {data.by}" + (f": {which}" if which else "")
+    who = _NOBODY.get(data.by, f" by {data.by}")
+    text = f"{data.name} {how}{more}{who}" + (f": {which}" if which else "")
     return Step(resolved, (Told(text, tone),))
 
 

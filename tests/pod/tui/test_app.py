@@ -226,6 +226,16 @@ async def test_prompts_are_run_one_after_the_other_in_the_order_they_were_typed(
         assert play.queued() == []
 
 
+async def test_where_nobody_types_a_command_waits_for_what_was_said_before_it() -> None:
+    async with playing(is_piped=True) as play:
+        await play.enter("one", "/cost", "/quit")
+        assert not any("request" in text for text in play.stage.told)
+        play.pod.goes.set()
+        await play.settle()
+        assert any("request" in text for text in play.stage.told)
+        assert await play.ended() == 0
+
+
 async def test_a_prompt_waits_for_a_run_of_somebody_elses() -> None:
     async with playing(RememberingPod(busy=2)) as play:
         play.pod.publish(run_start("of another"))

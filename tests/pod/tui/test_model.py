@@ -152,6 +152,16 @@ def test_a_decision_says_which_of_several_calls_it_was_about() -> None:
     assert told(said) == ['rm denied by ada: path="b"', 'rm allowed by ada: path="a"']
 
 
+def test_where_nobody_decided_it_says_why() -> None:
+    _, said = story(
+        approval("1"), resolved("1", "deny", by="time"), resolved("2", "deny", by="nobody")
+    )
+    assert told(said) == [
+        'bash denied, nobody answered in time: command="ls"',
+        "bash denied, nobody is there to ask",
+    ]
+
+
 def test_an_approval_goes_with_its_result_and_with_its_run() -> None:
     state, _ = story(approval("1"), approval("2"), result("c-1"))
     assert [a.call_uid for a in state.approvals] == ["2"]
