@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,8 +11,6 @@ from .engine import ContextEngine
 from .plugin_manifest import PluginManifest
 from .plugin_options import PluginOptions
 from .words import one_line
-
-_log = logging.getLogger("pod.context")
 
 REQUIRED_OF_ENGINES = ("name", "update_from_response", "should_compress", "compress")
 """What an engine must have, whether or not it inherits from `ContextEngine`."""
@@ -210,7 +207,6 @@ class Registration:
         self._without_use.append(f"{kind} {label}".rstrip())
 
     def _refuse(self, message: str) -> None:
-        _log.warning("%s", message)
         self.told.append(message)
 
 

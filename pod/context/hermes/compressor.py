@@ -387,7 +387,8 @@ class HermesCompressor(ContextEngine):
         self._last_summary_error = said or type(failure).__name__
         self._last_aux_model_failure_model = self.summary_model or self.model or None
         self._last_aux_model_failure_error = self._last_summary_error
-        _log.warning("%s: no summary was written: %s", self.name, self._last_summary_error)
+        # A pod tells of it, without what a provider may have quoted; a log would tell all.
+        _log.debug("%s: no summary was written", self.name, exc_info=failure)
 
     def _without_a_model(self, covered: list[Message], current_tokens: int | None) -> str | None:
         """Return a digest where the messages no longer fit the window; else nothing is lost."""

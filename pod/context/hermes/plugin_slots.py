@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from attrs import define, field
@@ -10,6 +11,8 @@ from pod.context.plugin_manifest import PluginManifest
 from pod.context.registration import Command, Registration
 
 __all__ = ["PluginContext", "PluginManager", "PluginManifest"]
+
+_log = logging.getLogger("pod.context")
 
 
 @define(eq=False)
@@ -80,6 +83,10 @@ class PluginContext(Registration):
         super().register_command(name, handler, description, args_hint, **later)
         for new in self.commands.keys() - taken:
             self._manager.add_command(new, self.commands[new], self.plugin)
+
+    def _refuse(self, message: str) -> None:
+        super()._refuse(message)
+        _log.warning("%s", message)  # There is no pod that could tell of it.
 
     @property
     def plugin(self) -> str:

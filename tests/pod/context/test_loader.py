@@ -134,9 +134,7 @@ def test_nothing_of_a_plugin_is_imported_before_it_is_named(
     assert not mark.exists()
 
 
-def test_what_else_is_registered_is_taken_down(
-    add: Add, plugins: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_else_is_registered_is_taken_down(add: Add, plugins: Path) -> None:
     add(
         "toy",
         ENGINE,
@@ -176,7 +174,7 @@ def test_what_else_is_registered_is_taken_down(
     assert (
         "Plugin 'toy' tried to register a context engine, but one is already registered. "
         "Only one context engine plugin is allowed."
-    ) in caplog.messages
+    ) in registration.told
 
 
 def test_many_threads_all_get_an_engine_of_their_own(add: Add, plugins: Path) -> None:

@@ -35,6 +35,9 @@ def load_context_engine(name: str) -> ContextEngine | None:
     except EngineUnavailable as error:
         _log.warning("Failed to load context engine '%s': %s", name, error.reason)
     else:
+        for refused in loaded.registration.told:
+            _log.warning("%s", refused)
+
         collector = _EngineCollector(name)
         for command, entry in loaded.registration.commands.items():
             collector.register_command(command, entry.handler, entry.description, entry.args_hint)
