@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-import logging
 import copy
+import logging
 from typing import Any
 
 import pytest

@@ -11,7 +11,7 @@ import pytest
 
 from pod.context import ContextEngine
 from pod.context.errors import EngineMissingInPlugin, EngineNotCopied, EngineUnavailable
-from pod.context.hermes.plugin_slots import PluginContext, PluginManager, PluginManifest
+from pod.context.hermes.plugin_slots import PluginContext, PluginManager
 from pod.context.loader import load_engine, load_plugin
 from pod.context.plugin_manifest import PluginManifest
 from pod.context.registration import Registration
