@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pod.serve.claim import AlreadyServed, serving
-from pod.serve.places import Places, ensure_run_folder
+from pod.serve.places import Places, ensure_run_folder, usable
 
 from .failures import FAILED, is_debugging
 from .listing import say
@@ -33,6 +33,7 @@ def detach(options: RunOptions, name: str, home: Home) -> int:
 
     Raises:
         AlreadyServed: A pod of that name is served.
+        PodError: The folder of the sockets cannot be used.
         OSError: What the system said.
     """
     ensure_run_folder(home)
@@ -41,7 +42,9 @@ def detach(options: RunOptions, name: str, home: Home) -> int:
     if found is not None:
         raise AlreadyServed(name, found)
 
-    log, before = _open_log(places.log)
+    with usable(places.folder):
+        log, before = _open_log(places.log)
+
     reading, writing = os.pipe()
     try:
         pid = _spawn(_arguments(options, writing), writing, log)
@@ -55,7 +58,7 @@ def detach(options: RunOptions, name: str, home: Home) -> int:
         return 0
 
     _, status = os.waitpid(pid, 0)
-    _show(places.log, before)
+    _show(places.log, before, options.manifest)
     code = os.waitstatus_to_exitcode(status)
     return code if code > 0 else FAILED
 
@@ -135,10 +138,11 @@ def _tell(name: str, said: bytes) -> None:
     say(f"  watch it: pod attach {name}      end it: pod stop {name}", err=True)
 
 
-def _show(log: Path, before: int) -> None:
+def _show(log: Path, before: int, manifest: str) -> None:
     """Print what the pod said before it gave up."""
     with log.open("rb") as file:
         file.seek(before)
         said = file.read().decode("utf-8", "replace").rstrip("\n")
 
-    say(said or "the pod ended without a word", err=True)
+    silent = f"the pod ended without a word\n  see: pod serve {manifest} --foreground"
+    say(said or silent, err=True)

@@ -18,7 +18,7 @@ from pod.pod import Pod
 from pod.preparing import open_store
 from pod.serve.claim import Serving, claim
 from pod.serve.ledger import Ledger
-from pod.serve.places import Places, ensure_run_folder
+from pod.serve.places import Places, ensure_run_folder, usable
 from pod.serve.server import PodServer
 from pod.serve.stdio import Stdio
 
@@ -56,7 +56,9 @@ def serve_on_socket(
     """
     ensure_run_folder(home)
     places = Places.of(home, loaded.manifest.pod.name)
-    held = claim(places)
+    with usable(places.folder):
+        held = claim(places)
+
     manifest = str(Path(loaded.path).absolute())
     serving = Serving(
         name=places.name,
@@ -90,7 +92,9 @@ async def _on_socket(server: PodServer, places: Places, ready: Callable[[str], N
         if not await life.launch(server.manifest):
             return interrupts.exit_code or 1
 
-        server.listen(places)
+        with usable(places.folder):
+            server.listen(places)
+
         chronicle.say(f"serving {pod.name}: pid {os.getpid()}, session {pod.session_id}")
         ready(pod.session_id)
         await server.ended()

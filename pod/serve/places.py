@@ -57,15 +57,32 @@ class Places:
         return self.folder / f"{self.name}.log"
 
 
+class UnusableRunFolder(PodError):
+    """Nothing can be written in the folder of the sockets."""
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Say of what fails in there what it is, and what to do: raise `UnusableRunFolder`."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot write in {folder}: {error.strerror or error}"
+        hint = "free space or mend its permissions, or set POD_HOME to another folder"
+        raise UnusableRunFolder(message, hint=hint) from error
+
+
 def ensure_run_folder(home: Home) -> Path:
     """Return the folder of the sockets, made private to this user.
 
     Raises:
         UnsafeRunFolder: It is a link, or somebody else's.
-        OSError: What the system said.
+        UnusableRunFolder: It cannot be made.
     """
-    folder = home.ensure(home.run)
-    found = folder.lstat()
+    with usable(home.run):
+        folder = home.ensure(home.run)
+        found = folder.lstat()
+
     if not stat.S_ISDIR(found.st_mode):
         message = f"{folder} is not a folder of its own"
         raise UnsafeRunFolder(message, hint="remove it, or set POD_HOME to another folder")

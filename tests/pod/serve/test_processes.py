@@ -286,6 +286,19 @@ def test_events_are_printed_until_the_pod_ends(desk: Desk) -> None:
         ]
 
 
+@pytest.mark.parametrize("more", [(), ("--foreground",)], ids=["detached", "foreground"])
+@pytest.mark.parametrize("where", ["/dev/null", "/proc/nowhere"])
+def test_a_home_that_cannot_be_written_is_told_in_a_line(
+    desk: Desk, where: str, more: tuple[str, ...]
+) -> None:
+    manifest = desk.scripted({"deltas": ["Yes."]})
+    refused = desk.pod("serve", manifest, *more, POD_HOME=where)
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"cannot write in {where}/run: ")
+    assert "set POD_HOME" in refused.stderr
+    assert "defect" not in refused.stderr
+
+
 def test_a_number_that_is_yet_to_come_is_refused(desk: Desk) -> None:
     with foreground(desk, desk.scripted({"deltas": ["Yes."]})):
         refused = desk.pod("events", "probe", "--from", "99")
