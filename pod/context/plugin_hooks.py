@@ -76,10 +76,10 @@ class HookCaller:
         return [await self._call(name, callback, payload) for callback in callbacks]
 
     async def _call(self, name: str, callback: Callback, payload: Payload) -> Answer:
-        label = f"hook {name} ({_name_of(callback)})"
         record = self._records.setdefault((name, id(callback)), _Record())
         if record.left_behind >= MOST_LEFT_BEHIND or record.rests_until > self.clock():
-            return Answer(failure=f"{label} did not come back from an earlier call")
+            why = "did not come back from an earlier call"
+            return Answer(failure=f"{_label(name, callback)} {why}")
 
         work = _Work(callback, payload, self.around)
         deadline = asyncio.timeout(self.timeout_s)
@@ -88,12 +88,12 @@ class HookCaller:
                 value = await call_in_daemon_thread(work.run, name="plugin-hook")
         except TimeoutError as error:
             if not deadline.expired():
-                return self._failed(label, f"raised {error_line(error)}")
+                return self._failed(name, callback, f"raised {error_line(error)}")
 
             self._leave_behind(record, work)
-            return self._failed(label, f"took over {self.timeout_s:g} s")
+            return self._failed(name, callback, f"took over {self.timeout_s:g} s")
         except Exception as error:  # noqa: BLE001  # supervision point of plugin code
-            return self._failed(label, f"raised {error_line(error)}")
+            return self._failed(name, callback, f"raised {error_line(error)}")
 
         return Answer(value)
 
@@ -112,9 +112,10 @@ class HookCaller:
 
         work.when_done(tell)
 
-    def _failed(self, label: str, why: str) -> Answer:
-        message = f"{label} {why}"
-        self.tell_once(message, about=f"{label} {why.partition(' ')[0]}")
+    def _failed(self, name: str, callback: Callback, why: str) -> Answer:
+        message = f"{_label(name, callback)} {why}"
+        # In other words, it is still the same failure; and several hooks may have the same name.
+        self.tell_once(message, about=f"{name} {id(callback)} {why.partition(' ')[0]}")
         return Answer(failure=message)
 
     def tell_once(self, message: str, *, about: str = "") -> None:
@@ -162,6 +163,6 @@ class _Work:
         then()
 
 
-def _name_of(callback: Callback) -> str:
-    name = getattr(callback, "__qualname__", None) or type(callback).__name__
-    return name.rpartition("<locals>.")[2]
+def _label(name: str, callback: Callback) -> str:
+    called = getattr(callback, "__qualname__", None) or type(callback).__name__
+    return f"hook {name} ({called.rpartition('<locals>.')[2]})"

@@ -130,7 +130,7 @@ class Registration:
         **_later: object,
     ) -> None:
         """Take a slash command; one without a name, or whose name is taken, is left out."""
-        key = "-".join(name.strip().lstrip("/").lower().split())
+        key = "-".join(one_line(name).lstrip("/").lower().split())
         named = f"Plugin '{self._plugin}' tried to register"
         if not key:
             self._refuse(f"{named} a command with an empty name. Skipping.")

@@ -84,6 +84,24 @@ def test_what_is_given_by_position_is_not_given_by_name_too() -> None:
     assert accepted_keywords(tool, PAYLOAD, positional=1) == {"b": 2}
 
 
+async def test_a_failure_is_told_once_in_whatever_words_and_of_each_hook() -> None:
+    def failing() -> Any:
+        times: list[int] = []
+
+        def hook() -> None:
+            times.append(1)
+            raise ValueError(f"time {len(times)}")
+
+        return hook
+
+    made, told = caller(failing(), failing())
+    await made.call("moment", lambda: PAYLOAD)
+    await made.call("moment", lambda: PAYLOAD)
+    answers = await made.call("moment", lambda: PAYLOAD)
+    assert [answer.failure.rpartition(" ")[2] for answer in answers] == ["3", "3"]
+    assert len(told) == 2
+
+
 async def test_each_hook_is_given_a_payload_of_its_own() -> None:
     def spoils(rows: list[int]) -> int:
         rows.append(1)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,26 @@ def test_register_runs_for_every_load_and_each_load_has_its_own_registrations(
     assert [r.registration.commands["toy"].handler("") for r in (first, second)] == [1, 2]
     assert second.registration.hooks == {"post_llm_call": [print]}
     assert not caplog.messages, "no command is in the way of the same one of another load"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("a\ud800b", ["a\ufffdb"]),
+        (7, ["7"]),
+        (None, []),
+        (["x"], []),
+        ("Two  Words", ["two-words"]),
+    ],
+)
+def test_a_command_has_a_name_that_can_be_told(name: Any, known: list[str]) -> None:
+    ctx = Registration("toy")
+    ctx.register_command(name, print, description="so\nso \ud800" + " much" * 1_000)
+    assert list(ctx.commands) == known
+    assert bool(ctx.told) is not bool(known)
+    for command in ctx.commands.values():
+        assert command.description.startswith("so so \ufffd much")
+        assert len(command.description) < 600
 
 
 def test_an_unknown_registration_breaks_nothing(add: Add, plugins: Path) -> None:
