@@ -273,10 +273,17 @@ class Connection:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-        with suppress(OSError):  # the other end may have gone first
-            self.sock.close()
+        with suppress(OSError):  # the other end may have gone first, or have sent no more
+            self._read_up()
 
+        self.sock.close()
         self.on_closed(self)
+
+    def _read_up(self) -> None:
+        """Take what came and is not wanted: where it stays unread, what was sent last is lost."""
+        self.sock.shutdown(socket.SHUT_RD)
+        while self.sock.recv(READ_BYTES):
+            pass
 
 
 def _has_hung_up(sock: socket.socket) -> bool:

@@ -89,6 +89,8 @@ class Hub:
     ring: Ring = field(init=False)
     seq: int = field(default=0, init=False)
     """The last event that was handed out."""
+    _cut_off: set[Connection] = field(factory=set, init=False)
+    """Those that are yet to take the last there is for them."""
     _joiner: Joiner = field(factory=Joiner, init=False)
     _subscribers: dict[Connection, Subscriber] = field(factory=dict, init=False)
     _burst: list[Record] = field(factory=list, init=False)
@@ -181,6 +183,7 @@ class Hub:
 
         None where the connection was not subscribed.
         """
+        self._cut_off.discard(connection)
         self.flush()
         subscriber = self._subscribers.get(connection)
         if subscriber is None:
@@ -200,9 +203,9 @@ class Hub:
         self._subscribers.pop(subscriber.connection, None)
         subscriber.connection.is_subscribed = False
         subscriber.undo.close()
-        task = subscriber.catching_up
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
+        if subscriber.catching_up is not None:
+            # Where it is what goes on just now, it ends at its next wait.
+            subscriber.catching_up.cancel()
 
         self._let_go(subscriber)  # one that has not begun ends without a trace
 
@@ -266,11 +269,17 @@ class Hub:
         envelope = Envelope(next_seq - 1, launch, int(self.clock() * 1000), data)
         connection.send(envelope.to_json() + b"\n")
         connection.leave()
+        if not connection.is_closed:
+            self._cut_off.add(connection)
 
     def _shed(self) -> None:
         """Hold less: of what is there to resume from first, then of whoever is furthest behind."""
         while self.meter.is_over and self.ring.shrink():
             pass
+
+        # Of those a line that was begun is held, which may be large and nobody else's.
+        while self.meter.is_over and self._cut_off:
+            self._cut_off.pop().close()
 
         while self.meter.is_over:
             furthest = max(
@@ -344,6 +353,8 @@ class Hub:
                 connection.outbox.add(record)
 
         connection.flush()
+        if self.meter.is_over:
+            self._shed()
 
     # ------------------------------------------------------------------ heartbeat
 

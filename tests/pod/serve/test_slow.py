@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pod.protocol import Alert, EventData, TextDelta, ToolResult
+from pod.protocol import Alert, Error, EventData, TextDelta, ToolResult
 from pod.serve.outbox import MAX_EVENTS
 from tests.fake_provider import Say, serving
 from tests.pod.pods import chat, manifest
@@ -182,6 +182,44 @@ async def test_all_together_are_bounded_also_where_each_is(home: Path) -> None:
 
         assert len(hub) < 1 + len(slow)
         assert await fast.call("ping")
+
+
+async def test_of_those_that_were_cut_large_lines_are_not_held_and_no_other_is_cut(
+    home: Path,
+) -> None:
+    """A line that was begun stays whole, unless there is no room for it."""
+    async with quiet(home) as scene:
+        hub = scene.server.hub
+        hub.meter.limit = 4 << 20
+        fast = await scene.subscriber(events=["status", "error"])
+        slow = []
+        for n in range(12):
+            slow.append(await stalled(scene, events=["alert"]))
+            await publish(scene, *[Alert(level="info", message=str(n) * 600_000)] * 3)
+
+        for _ in range(8):
+            await publish(scene, Error(code="x", message="y" * 600_000))
+            await fast.event("error")
+
+        assert hub.meter.held < 4 << 20
+        assert len(hub) == 1
+        for client in slow:
+            wake(client)
+            async with asyncio.timeout(5):
+                assert await client.reader.read(), "and then the end"
+
+
+async def test_whoever_is_cut_in_the_middle_of_asking_is_told_all_the_same(home: Path) -> None:
+    async with quiet(home) as scene:
+        slow = await stalled(scene)
+        await publish(scene, *[Alert(level="info", message=BIG)] * 200)
+        slow.write(b'{"id":77,"method":"get_history","params":{}}\n{"id":78,"meth')
+        await publish(scene, *[Alert(level="info", message=BIG)] * 400)
+        slow.write(b'od":"ping"}\n')
+        await asyncio.sleep(0.05)
+        wake(slow)
+        await slow.rest()
+        assert slow.names[-1] == "lagged"
 
 
 SIZES = st.sampled_from([1, 1, 1, 10, 3_000, 200_000, 300_000, 1_200_000])
