@@ -53,6 +53,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 
 _BEGIN_WORK = frozenset({"run", "resume", "new", "compact", "fork", "rewind", "engine_command"})
 """What a pod that is being shut down takes no more."""
+_SERVE_AGAIN = "pod serve MANIFEST --continue goes on with it"
 _MOST_PROBLEMS = 20
 _DEEPEST = 4
 _NAME_CHARS = 100
@@ -72,7 +73,9 @@ def told(error: Exception) -> ErrorInfo:
 
     info = error_info(error)
     code = next((code for cls, code in _CODES if isinstance(error, cls)), info.code)
-    return info.model_copy(update={"code": code})
+    # What helps in process, `Pod.launch`, is not in a client's hands.
+    hint = _SERVE_AGAIN if code == "closed" else info.hint
+    return info.model_copy(update={"code": code, "hint": hint})
 
 
 @define(eq=False)
@@ -108,7 +111,7 @@ class Dispatcher:
 
         if self.is_closing and request.method in _BEGIN_WORK:
             message = "the pod is being shut down"
-            raise PodClosed(message, hint="launch it again")
+            raise PodClosed(message)
 
         params = _validated(method.params, request)
         return await self._handlers[request.method](params, connection)

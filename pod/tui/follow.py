@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from attrs import define, evolve, field, frozen
 
-from pod.errors import PodClosed
+from pod.errors import PodClosed, PodError
 from pod.protocol import CompactionDone, Envelope, EventData, RunEnd, SessionChanged, Snapshot
 
 from .blocks import Block, Told, Tone
@@ -82,7 +83,7 @@ class Follower:
 
     async def _look_again(self) -> None:
         """See where a pod is that was away: it may be in its next life, on another session."""
-        await self.follows.catch_up()
+        await self._caught_up()
         step = self._arrived()
         if step.state.session_id != self.state.session_id:
             self._show(step)
@@ -103,12 +104,17 @@ class Follower:
         elif isinstance(data, CompactionDone | SessionChanged | RunEnd):
             self.follows.at_once(self._look_at_history())
 
+    async def _caught_up(self) -> None:
+        # A pod that is being closed says no more of itself: what is known of it stays as it is.
+        with suppress(PodError):
+            await self.follows.catch_up()
+
     async def _tell_what_was_missed(self) -> None:
-        await self.follows.catch_up()
+        await self._caught_up()
         self._show(Step(self._on_this_history(), missed(self.pod.history, self._seen_uid)))
 
     async def _look_at_history(self) -> None:
-        await self.follows.catch_up()
+        await self._caught_up()
         self._show(Step(self._on_this_history()))
 
     def _on_this_history(self) -> ViewState:

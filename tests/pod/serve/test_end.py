@@ -58,6 +58,7 @@ async def test_told_to_wait_it_ends_after_the_run_and_the_compaction(home: Path)
             await client.call("shutdown", wait=True)
             error = await client.refused("run", input="four")
             assert error["code"] == "closed"
+            assert "pod serve" in error["hint"]
             assert (await client.call("status"))["state"] == "running"
             go_on.set()
             names = [line["event"] for line in await client.rest() if "event" in line]
