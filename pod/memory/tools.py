@@ -15,7 +15,7 @@ from .calls import ProviderCalls, said
 async def provider_tools(calls: ProviderCalls, masker: Masker) -> list[Tool]:
     """Return the tools that a provider offers, each name once; what is no tool is told of."""
     schemas = await calls.ask("get_tool_schemas")
-    if not schemas:
+    if schemas is None:
         return []
 
     if not isinstance(schemas, list | tuple):

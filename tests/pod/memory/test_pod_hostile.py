@@ -145,6 +145,21 @@ async def test_nonsense_for_an_answer_is_no_answer(home: Path, value: str) -> No
     assert all(isinstance(text, str) for asked in served.asked for text in user_texts(asked))
 
 
+async def test_tools_that_are_neither_true_nor_false_are_none(home: Path) -> None:
+    body = (
+        "def get_tool_schemas(self):\n"
+        "    class Unlike:\n"
+        "        def __bool__(self): raise ValueError('neither')\n"
+        "    return Unlike()\n"
+    )
+    use = install(home, "toy", toy(body))
+    with serving(chat(long)) as served:
+        async with living(manifest(home, served.base_url, use), home) as story:
+            assert (await story.pod.run("one two")).outcome == "finished"
+
+    assert alerts(story) == ["memory provider toy: get_tool_schemas returned Unlike, not a list"]
+
+
 async def test_what_blocks_is_waited_for_once_and_then_passed_by(home: Path) -> None:
     use = install(home, "toy", toy("def prefetch(self, query, **kwargs): time.sleep(30)"))
     with serving(chat(answering)) as served:
