@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from pod.pod import Pod
 from pod.protocol import Envelope, EventData, SessionChanged, Snapshot, event_name
 from pod.protocol.methods import HistoryAnswer, HistoryParams, Replay
 from pod.protocol.wire import WireError
-from session_store import Entry, FileSessionStore, SessionStoreError
+from session_store import Entry, FileSessionStore, Position, SessionStoreError
 
 from .history import page_of
 from .hub import Before, Hub
@@ -120,7 +120,7 @@ class Replays:
         def batches() -> Iterator[list[Record]]:
             telling = Retelling(self.store(), session_id, self.since_ms)
             try:
-                yield from batched(telling.records(way))
+                yield from telling.batches(way)
             except SessionStoreError as error:
                 _log.warning("what a subscriber missed cannot be read: %s", error)
                 yield from snapshot()
@@ -241,20 +241,29 @@ def batched(records: Iterator[Record]) -> Iterator[list[Record]]:
 class _Walk:
     """A session's entries, told again one after the other, and kept until they are asked for."""
 
+    store: FileSessionStore
     session_id: str
-    entries: Iterator[Entry]
     teller: Teller
-    told: dict[int, list[EventData]]
+    told: dict[int, list[EventData]] = field(factory=dict)
     at: int = -1
     """The last entry that was read."""
+    _after: Position = field(factory=Position)
+    _entries: Iterator[Entry] | None = None
 
     def next(self) -> Entry | None:
-        entry = next(self.entries, None)
+        if self._entries is None:
+            self._entries = self.store.entries(self.session_id, self._after)
+
+        entry = next(self._entries, None)
         if entry is not None:
-            self.at = entry.seq
+            self.at, self._after = entry.seq, entry.next
             self.told[entry.seq] = self.teller.take(entry)
 
         return entry
+
+    def pause(self) -> None:
+        """Hold no file, and no entry, until the next one is asked for."""
+        self._entries = None
 
     def of(self, row: Row) -> EventData | None:
         """Return what the row's entry was told as. What came long before is let go of."""
@@ -284,6 +293,14 @@ class Retelling:
     since_ms: int
     """When the present launch began."""
     _walk: _Walk | None = None
+
+    def batches(self, way: Sequence[Stretch]) -> Iterator[list[Record]]:
+        """Yield what `records` does, a few at a time; in between no file is held open."""
+        for batch in batched(self.records(way)):
+            if self._walk is not None:
+                self._walk.pause()
+
+            yield batch
 
     def records(self, way: Sequence[Stretch]) -> Iterator[Record]:
         """Yield the events of each stretch, in order.
@@ -319,8 +336,7 @@ class Retelling:
             if walk is not None:
                 teller.go_on_from(walk.teller)
 
-            walk = _Walk(session_id, self.store.entries(session_id), teller, {})
-            self._walk = walk
+            walk = self._walk = _Walk(self.store, session_id, teller)
 
         return walk
 
