@@ -30,7 +30,6 @@ from worker.llm.types import (
 from worker.ports import Ports, Ref, WorkerEvent
 from worker.worker import Worker, WorkerConfig
 
-
 T = TypeVar("T")
 
 
@@ -43,7 +42,7 @@ class _Attempt:
     """One compaction's leave to ask the model. It ends with the attempt, in whatever thread."""
 
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _pending: Future[Any] | None = field(default=None, init=False)
+    _pending: set[Future[Any]] = field(factory=set, init=False)
     _is_over: bool = field(default=False, init=False)
 
     def begin(self, ask: Callable[[], Future[T]]) -> Future[T]:
@@ -53,15 +52,23 @@ class _Attempt:
                 raise CompactionError("cancelled", "cancelled")
 
             future = ask()
-            self._pending = future
-            return future
+            self._pending.add(future)
+
+        future.add_done_callback(self._forget)
+        return future
 
     def end(self) -> None:
-        """End the call that is under way, and let no other begin."""
+        """End the calls that are under way, and let no other begin."""
         with self._lock:
             self._is_over = True
-            if self._pending is not None:
-                self._pending.cancel()
+            pending = list(self._pending)
+
+        for future in pending:
+            future.cancel()
+
+    def _forget(self, future: Future[Any]) -> None:
+        with self._lock:
+            self._pending.discard(future)
 
 
 _attempt: ContextVar[_Attempt | None] = ContextVar("pod.compaction.attempt", default=None)

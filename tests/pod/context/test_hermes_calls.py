@@ -44,8 +44,10 @@ class Silent(ScriptedClient):
     def __init__(self) -> None:
         super().__init__([])
         self.began = threading.Event()
+        self.asked = 0
 
     async def stream(self, request: LlmRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.asked += 1
         self.began.set()
         await asyncio.Event().wait()
         yield  # type: ignore[misc]  # never: it makes this a generator
@@ -226,6 +228,25 @@ async def test_a_compaction_that_is_given_up_takes_its_calls_with_it() -> None:
         late.set()
         with pytest.raises(CompactionError):
             await afterwards
+
+
+async def test_all_the_calls_that_are_under_way_at_once_are_given_up_with_it() -> None:
+    client = Silent()
+    summarizer = Summarizer(lambda: client, asyncio.get_running_loop())
+    with use_runtime(runtime_of(client)):
+        with summarizer.attempt():
+            waiting = [
+                asyncio.ensure_future(asyncio.to_thread(call_llm, messages=HELLO, timeout=10))
+                for _ in range(3)
+            ]
+            async with asyncio.timeout(5):
+                while client.asked < len(waiting):
+                    await asyncio.sleep(0.01)
+
+        async with asyncio.timeout(5):
+            ended = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(error) for error in ended] == [CallRefused] * 3
 
 
 async def test_streams_are_not_served() -> None:
