@@ -28,6 +28,7 @@ from pod.context.hermes.runtime import (
     deactivate,
     use_runtime,
 )
+from tests.pod.desk import until
 from worker.errors import ProviderError
 from worker.items import ToolResult, UserMessage
 from worker.llm import ScriptedClient
@@ -239,9 +240,7 @@ async def test_all_the_calls_that_are_under_way_at_once_are_given_up_with_it() -
                 asyncio.ensure_future(asyncio.to_thread(call_llm, messages=HELLO, timeout=10))
                 for _ in range(3)
             ]
-            async with asyncio.timeout(5):
-                while client.asked < len(waiting):
-                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(until, lambda: client.asked == len(waiting))
 
         async with asyncio.timeout(5):
             ended = await asyncio.gather(*waiting, return_exceptions=True)
