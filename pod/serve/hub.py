@@ -119,7 +119,7 @@ class Hub:
         """Return once every subscriber was handed all there is, or `timeout_s` is over."""
         tasks = [s.catching_up for s in self._subscribers.values() if s.catching_up is not None]
         if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
+            await asyncio.wait(tasks, timeout=max(0.0, timeout_s))
 
         self.flush()
 
@@ -203,9 +203,10 @@ class Hub:
         self._subscribers.pop(subscriber.connection, None)
         subscriber.connection.is_subscribed = False
         subscriber.undo.close()
-        if subscriber.catching_up is not None:
-            # Where it is what goes on just now, it ends at its next wait.
-            subscriber.catching_up.cancel()
+        # Each holds the other, and what it is about to hand over: they are not left to a collector.
+        task, subscriber.catching_up = subscriber.catching_up, None
+        if task is not None:
+            task.cancel()  # where it is what goes on just now, it ends at its next wait
 
         self._let_go(subscriber)  # one that has not begun ends without a trace
 

@@ -47,7 +47,7 @@ _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_AGAIN_S = 0.2
 _CANCEL_AGAIN_S = 0.1
 FAREWELL_S = 5.0
-"""How long subscribers have, at the end, to take what there is for them."""
+"""How long all of them together have, at the end, to take what there is for them."""
 
 
 @define(eq=False)
@@ -180,15 +180,17 @@ class PodServer:
     async def _say_farewell(self) -> None:
         """Give everybody what there is for them, and close."""
         self._close_listener()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.farewell_s
         tasks = tuple(self._tasks)
         if tasks:
             await asyncio.wait(tasks, timeout=self.farewell_s)
 
-        await self.hub.finish(self.farewell_s)
+        await self.hub.finish(end - loop.time())
         self.hub.end_subscriptions()
         drained = [asyncio.ensure_future(c.drained()) for c in self._connections]
         if drained:
-            await asyncio.wait(drained, timeout=self.farewell_s)
+            await asyncio.wait(drained, timeout=max(0.0, end - loop.time()))
 
         for future in drained:
             future.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import threading
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,27 @@ async def test_whoever_does_not_read_does_not_keep_it_from_ending(home: Path) ->
                 await scene.server.ended()
 
             transport.resume_reading()
+
+
+async def test_all_who_do_not_read_keep_it_no_longer_than_one(home: Path) -> None:
+    """Also one that is being told what it missed, and one that is told nothing more."""
+    with serving(chat(lambda _asked, _n: Say(prose(800_000)))) as served:
+        async with serving_pod(manifest(home, served.base_url), home, farewell_s=1.5) as scene:
+            fast, *slow = [await scene.client() for _ in range(3)]
+            for client in slow:
+                transport: Any = client.writer.transport
+                transport.pause_reading()
+
+            await fast.call("subscribe")
+            await fast.run("one")
+            slow[0].send("subscribe", from_seq=1)
+            slow[1].send("get_history")
+            await fast.call("ping")
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            scene.server.shutdown()
+            await scene.server.ended()
+            assert time.monotonic() - began < 2.6
 
 
 async def test_whoever_comes_after_the_end_of_a_run_gets_the_remainder(home: Path) -> None:
