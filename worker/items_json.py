@@ -69,7 +69,15 @@ def _plain_parts_hook(converter: Converter, parts: object) -> Callable[[Any], ob
     """Return what makes a list of dicts of a tuple of parts, all at once for the same reason."""
     union, _ = get_args(parts)
     hooks = {cls: converter.get_unstructure_hook(cls) for cls in get_args(union)}
-    return lambda values: [hooks[type(value)](value) for value in values]
+
+    def plain(values: Any) -> list[object]:  # noqa: ANN401  a tuple of parts, if all is well
+        try:
+            return [hooks[type(value)](value) for value in values]
+        except KeyError as error:
+            message = f"a {error.args[0].__name__} is no part of such a message"
+            raise TypeError(message) from None
+
+    return plain
 
 
 def _make_converter() -> Converter:
@@ -118,8 +126,16 @@ _DUMPS: dict[type[Any], Callable[[Item], dict[str, Any]]] = {
 
 
 def dump_item(item: Item) -> dict[str, Any]:
-    """Return `item` as a JSON-ready dict with its `type` first."""
-    return _DUMPS[type(item)](item)
+    """Return `item` as a JSON-ready dict with its `type` first.
+
+    Raises `TypeError` for what is no item, or holds a part that its kind has not.
+    """
+    dump = _DUMPS.get(type(item))
+    if dump is None:
+        message = f"a {type(item).__name__} is not an item"
+        raise TypeError(message)
+
+    return dump(item)
 
 
 def load_item(value: dict[str, Any]) -> Item:

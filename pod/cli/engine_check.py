@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
@@ -12,6 +13,7 @@ import click
 
 from pod.home import Home
 
+from .complaints import complaints_on_stderr
 from .failures import FAILED, WRONG_USE, debug_option, reported
 from .listing import counted, padded, say, say_json
 
@@ -29,9 +31,20 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.argument("name", metavar="NAME|FOLDER")
 @click.option("--manifest", "manifest", metavar="FILE", help="With the options that FILE has.")
 @click.option("--save", type=_folder, metavar="DIR", help="Save input that breaks a check here.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long its import, and any one call, may take.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @debug_option
-def check(name: str, manifest: str | None, save: Path | None, as_json: bool) -> None:
+def check(
+    name: str, *, manifest: str | None, save: Path | None, timeout_s: float, as_json: bool
+) -> None:
     """Hold the engine NAME, or the one in FOLDER, to the contract of context engines.
 
     Its code is run: in a folder made for it, with a model from a script, and with none of your
@@ -45,9 +58,9 @@ def check(name: str, manifest: str | None, save: Path | None, as_json: bool) -> 
 
     called, make = _engine(name, options)
     # What a plugin prints is no part of the report.
-    with contextlib.redirect_stdout(sys.stderr):
-        _must_load(name, make)
-        report = check_engine(make, terms=Terms(save=save), name=called)
+    with contextlib.redirect_stdout(sys.stderr), complaints_on_stderr(once=True):
+        _must_load(name, make, timeout_s)
+        report = check_engine(make, terms=Terms(limit_s=timeout_s, save=save), name=called)
 
     if as_json:
         say_json(_fields(report))
@@ -86,19 +99,24 @@ def _engine(
     return called, lambda: load_plugin(called, plugins, options=options).engine
 
 
-def _must_load(name: str, make: Callable[[], ContextEngine]) -> None:
+def _must_load(name: str, make: Callable[[], ContextEngine], timeout_s: float) -> None:
     """End the command where there is no such engine, or it does not load."""
-    from pod.context.errors import EngineNotFound, EngineUnavailable
+    from pod.context.errors import EngineNotFound, EngineTimeout, EngineUnavailable
+    from pod.context.threads import EngineThread
     from pod.testing.engine_contract import name_of
 
     try:
-        name_of(make)
+        # A thread of its own is left behind where an import never ends.
+        asyncio.run(EngineThread("check").call(name_of, make, timeout_s=timeout_s))
     except EngineNotFound:
         say(f"there is no engine {name!r}", err=True)
         is_here = os.sep not in name and Path(name, "__init__.py").is_file()
         here = f"; the folder here is checked by ./{name}" if is_here else ""
         say(f"  which there are: pod engines list{here}", err=True)
         raise click.exceptions.Exit(WRONG_USE) from None
+    except EngineTimeout as error:
+        say(f"the engine {name} was not loaded and made within {error.limit_s:g} s", err=True)
+        raise click.exceptions.Exit(FAILED) from None
     except EngineUnavailable as error:
         say(f"the engine {name} cannot be had: {error.reason}", err=True)
         raise click.exceptions.Exit(FAILED) from None

@@ -48,7 +48,8 @@ def command(context: click.Context, /, **given: object) -> None:
     """
     request = _Request(**given)  # type: ignore[arg-type]  # as the options above declare them
     request.check()
-    with reported(), complaints_on_stderr():
+    # A pod tells by notices what is logged of its plugin; without one nobody else does.
+    with reported(), complaints_on_stderr(once=request.manifest is None):
         code = request.carry_out(os.environ)
 
     context.exit(code)

@@ -45,6 +45,9 @@ def logs(name: str, *, follow: bool, lines: int | None) -> None:
             message = f"no log of a pod {name}"
             hint = "a pod has one once it was served in the background: pod serve MANIFEST"
             raise PodError(message, hint=hint) from None
+        except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+            message = f"cannot read {places.log}: {error.strerror}"
+            raise PodError(message, hint="what is there is no log of ours; look, and move it") from None
 
 
 def _print(data: bytes) -> None:

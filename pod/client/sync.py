@@ -16,6 +16,7 @@ from pod.protocol import CompactionDone, Envelope, EventData
 from worker.hooks import ToolCallView
 from worker.items import Image, Item, UserMessage
 
+from .callbacks import Callbacks
 from .client import PodClient
 from .cursor import Position
 from .fork import Fork
@@ -128,12 +129,15 @@ class SyncPodClient:
 
     `with SyncPodClient.connect("reviewer") as client:` uses it. It is a `PodClient` on a thread of
     its own: the same names, each of which returns when it is done. It may be used from several
-    threads at once. Callbacks are called on that thread.
+    threads at once. Callbacks are called one after the other on a thread of theirs, and may use it
+    too; those that are due meanwhile wait for one that takes its time, and so do `run`, `compact`
+    and the like before they return.
     """
 
     def __init__(self, client: PodClient) -> None:
         """Make one of a client that was not started; see `connect`."""
         self._client = client
+        self._callbacks = Callbacks()
         self._loop: _Loop | None = None
 
     # ------------------------------------------------------------------ life
@@ -171,11 +175,16 @@ class SyncPodClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection and the thread; idempotent. The pod goes on."""
+        """End the connection and the threads; idempotent. The pod goes on.
+
+        Callbacks of what came before are called first; what they ask of the client is refused.
+        """
         loop = self._loop
         if loop is not None and loop.is_running:
             loop.wait_for(self._client.aclose)
             loop.stop()
+
+        self._callbacks.close()
 
     # ------------------------------------------------------------------ what it does
 
@@ -190,23 +199,23 @@ class SyncPodClient:
 
         Raises as `PodClient.run` does.
         """
-        return self._wait(lambda: self._client.run(prompt, output=output, images=images))
+        return self._done(lambda: self._client.run(prompt, output=output, images=images))
 
     def resume(self) -> RunResult:
         """Go on with a run that was paused, cancelled, interrupted or stopped at a limit."""
-        return self._wait(self._client.resume)
+        return self._done(self._client.resume)
 
     def compact(self, focus: str | None = None) -> CompactionDone | None:
         """Compact the history now; None where there is nothing to cut. Raises `CompactionError`."""
-        return self._wait(lambda: self._client.compact(focus))
+        return self._done(lambda: self._client.compact(focus))
 
     def new(self) -> None:
         """Begin a fresh session; the old one stays as it is."""
-        self._wait(self._client.new)
+        self._done(self._client.new)
 
     def rewind(self, to: str) -> None:
         """Go back to the entry of that hash, in a new session."""
-        self._wait(lambda: self._client.rewind(to))
+        self._done(lambda: self._client.rewind(to))
 
     def fork(self, at: str | None = None) -> Fork:
         """Return a fork of the session; go on with it by its `session_id`."""
@@ -222,11 +231,11 @@ class SyncPodClient:
 
     def refresh(self) -> None:
         """Return once `status()` and `history` know all that the pod had when this was called."""
-        self._wait(self._client.refresh)
+        self._done(self._client.refresh)
 
     def idle(self) -> None:
         """Wait until no run and no compaction is going on."""
-        self._wait(self._client.idle)
+        self._done(self._client.idle)
 
     def shutdown(self, *, wait: bool = False) -> None:
         """End the pod, for everybody; with `wait`, after what is going on. Closes the client."""
@@ -302,12 +311,17 @@ class SyncPodClient:
         return self._client.engine_commands()
 
     def on(self, event: type[E], callback: Callable[[E], None]) -> Callable[[], None]:
-        """Call `callback(data)` on every event of this type, on the client's thread."""
-        return self._stopping(lambda: self._client.on(event, callback))
+        """Call `callback(data)` on every event of this type, on the callbacks' thread.
+
+        Returns how to stop it. One that raises is logged.
+        """
+        due = self._callbacks.later(callback)
+        return self._stopping(lambda: self._client.on(event, due))
 
     def listen(self, callback: Callable[[Envelope], None]) -> Callable[[], None]:
-        """Call `callback(envelope)` on every event, on the client's thread."""
-        return self._stopping(lambda: self._client.listen(callback))
+        """Call `callback(envelope)` on every event, on the callbacks' thread. As `on`, else."""
+        due = self._callbacks.later(callback)
+        return self._stopping(lambda: self._client.listen(due))
 
     def events(self, *types: type[EventData]) -> Events:
         """Return the events of these types, or all, from now on, as a blocking iterator."""
@@ -328,6 +342,12 @@ class SyncPodClient:
             return await ask()
 
         return self._running().wait_for(asked)
+
+    def _done(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Wait for it, and for the callbacks of what came meanwhile."""
+        result = self._wait(ask)
+        self._callbacks.settle()
+        return result
 
     def _stopping(self, begin: Callable[[], Callable[[], None]]) -> Callable[[], None]:
         loop = self._running()

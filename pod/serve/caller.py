@@ -64,7 +64,7 @@ class Caller:
         try:
             with reachable(places.socket) as path:
                 sock.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
             sock.close()
             found = find(places)
             message = f"the pod {places.name} (pid {found.pid}) takes no clients just now"

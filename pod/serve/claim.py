@@ -18,7 +18,7 @@ from attrs import asdict, define, field, frozen
 from pod.errors import PodError
 from pod.home import Home
 
-from .places import Places
+from .places import Places, usable
 
 _TRIES = 5
 _PAUSE_S = 0.02
@@ -140,11 +140,15 @@ def served(home: Home) -> Iterator[Serving]:
 
 
 def serving(places: Places) -> Serving | None:
-    """Return who serves the pod, or None where nobody does; then nothing of it is left behind."""
-    try:
-        fd = _open(places.lock, os.O_RDWR)
-    except FileNotFoundError:
-        return None
+    """Return who serves the pod, or None where nobody does; then nothing of it is left behind.
+
+    Raises `UnusableRunFolder` where its lock is no file that can be opened.
+    """
+    with usable(places.folder):
+        try:
+            fd = _open(places.lock, os.O_RDWR)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -67,7 +67,9 @@ def usable(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"cannot write in {folder}: {error.strerror or error}"
+        name = Path(error.filename).name if isinstance(error.filename, str) else ""
+        which = f"{name}: " if name not in {"", folder.name} else ""
+        message = f"cannot write in {folder}: {which}{error.strerror or error}"
         hint = "free space or mend its permissions, or set POD_HOME to another folder"
         raise UnusableRunFolder(message, hint=hint) from error
 

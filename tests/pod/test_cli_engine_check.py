@@ -127,3 +127,31 @@ def test_the_options_of_a_manifest_are_the_engine_s(home: Path, tmp_path: Path) 
     )
     done = run("picky", "--manifest", str(manifest))
     assert "contract checks hold" in done.stdout
+
+
+TWICE = (
+    LEAKY
+    + """
+
+def register(ctx):
+    ctx.register_context_engine(Leaky())
+    ctx.register_context_engine(Leaky())
+"""
+)
+
+
+@pytest.mark.timeout(120)
+def test_what_a_plugin_registers_in_vain_is_told_once(home: Path) -> None:
+    put(home / "plugins" / "twice", TWICE)
+    assert run("twice").stderr.count("Only one context engine plugin is allowed") == 1
+
+
+@pytest.mark.timeout(120)
+def test_an_import_that_never_ends_is_given_up(home: Path) -> None:
+    awaited = home / "go"
+    sleepy = f"import os, time\nwhile not os.path.exists({str(awaited)!r}):\n    time.sleep(0.01)\n"
+    put(home / "plugins" / "sleepy", sleepy)
+    done = run("sleepy", "--timeout", "0.3")
+    awaited.touch()
+    assert done.exit_code == 1
+    assert done.stderr == "the engine sleepy was not loaded and made within 0.3 s\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.worker.histories import histories
-from worker import Item, Text, ToolCall, ToolResult, UserMessage, new_uid
+from worker import AssistantMessage, Item, Text, ToolCall, ToolResult, UserMessage, new_uid
 from worker.items_json import dump_item, dump_items, load_item, load_items
 
 
@@ -77,6 +77,12 @@ def test_what_is_no_item_is_refused_in_words(wrong: Any) -> None:
 
 def test_a_part_of_another_kind_of_message_is_refused() -> None:
     call = ToolCall("c", "touch", "{}", new_uid())
-    value = dump_item(UserMessage("u", (call,)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a ToolCall is no part of such a message"):
+        dump_item(UserMessage("u", (call,)))  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="a ToolCall is not an item"):
+        dump_item(call)  # type: ignore[arg-type]
+
+    value = dump_item(AssistantMessage("u", (call,), "p", "m", "end"))
     with pytest.raises(ValueError, match="not an item"):
-        load_item(value)
+        load_item({**value, "type": "user_message"})

@@ -14,19 +14,19 @@ import pytest
 
 from pod import PodBusy, PodClosed
 from pod.client import NotServed, Patience, RunUnknown, SyncPodClient
-from pod.protocol import Envelope, RunEnd, RunStart, TextDelta
-from tests.fake_provider import Say, Script
+from pod.protocol import ApprovalRequest, Envelope, RunEnd, RunStart, TextDelta
+from tests.fake_provider import Asked, Say, Script
 from tests.pod.client.served import Served, served
 
 
 @contextmanager
-def served_elsewhere(home: Path, script: Script) -> Iterator[Served]:
+def served_elsewhere(home: Path, script: Script, extra: str = "") -> Iterator[Served]:
     """A pod that is served by another thread, as far as one process has another."""
     ready: list[Served] = []
     is_ready, stop = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with served(home, script) as pod:
+        async with served(home, script, extra) as pod:
             ready.append(pod)
             is_ready.set()
             await asyncio.to_thread(stop.wait)
@@ -76,6 +76,47 @@ def test_it_is_a_pod_for_programs_without_a_loop(home: Path) -> None:
             client.run("three")
 
         assert [envelope.data for envelope in events.envelopes()] == []
+
+
+def test_a_callback_may_use_the_client(home: Path) -> None:
+    with (
+        served_elsewhere(home, lambda _asked, n: Say(f"answer {n}")),
+        SyncPodClient.connect("probe", home=home) as client,
+    ):
+        said: list[str] = []
+
+        def again(start: RunStart) -> None:
+            said.append(client.status().state)
+            client.refresh()
+            client.idle()
+            if start.input == "one":
+                said.append(client.run("two").text)
+
+        def fails(_: RunEnd) -> None:
+            raise ValueError
+
+        client.on(RunEnd, fails)
+        client.on(RunStart, again)
+        assert client.run("one").text == "answer 1"
+        assert said[1:2] == ["answer 2"], "all that was due is done when it returns"
+
+
+def test_calls_are_decided_by_a_callback(home: Path) -> None:
+    def script(asked: Asked, _n: int) -> Say:
+        if asked.body["messages"][-1]["role"] == "tool":
+            return Say(asked.body["messages"][-1]["content"][:30])
+
+        return Say("on it", calls=(("big", '{"n":1}'),))
+
+    extra = (
+        '[tools]\npython = ["tests.pod.big_tools:big"]\n[permissions]\ntools = { big = "ask" }\n'
+    )
+    with (
+        served_elsewhere(home, script, extra),
+        SyncPodClient.connect("probe", home=home) as client,
+    ):
+        client.on(ApprovalRequest, lambda call: client.approve(call.call_uid, "deny", by="ada"))
+        assert "permission denied" in client.run("go").text
 
 
 def test_several_threads_may_use_one(home: Path) -> None:

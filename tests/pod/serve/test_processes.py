@@ -466,6 +466,26 @@ def test_a_run_folder_of_somebody_elses_making_is_not_used(desk: Desk) -> None:
     assert list((desk.work / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.parametrize("what", ["link", "folder"])
+@pytest.mark.parametrize("name", ["lock", "sock", "log"])
+def test_what_is_in_the_place_of_a_file_of_ours_is_named_and_left_alone(
+    desk: Desk, name: str, what: str
+) -> None:
+    folder = ensure_run_folder(Home(desk.home))
+    victim = desk.write("victim", "precious")
+    place = folder / f"probe.{name}"
+    place.mkdir() if what == "folder" else place.symlink_to(desk.work / victim)
+    manifest = desk.scripted({"deltas": ["Yes."]})
+    done = [desk.pod("serve", manifest, **HERE)]
+    done += [desk.pod(*words, "probe") for words in (("stop",), ("logs",), ("events",))]
+    done += [desk.pod("ps"), desk.pod("send", "probe", "ping")]
+    assert not [one for one in done if "defect" in one.stderr or "Traceback" in one.stderr]
+    assert (desk.work / victim).read_text() == "precious"
+    if (name, what) != ("sock", "link"):  # a stale socket is replaced, whatever it is
+        assert done[0].exit_code == 1
+        assert f"probe.{name}" in done[0].stderr
+
+
 # --- stdio ----------------------------------------------------------------------------------
 
 
