@@ -47,7 +47,9 @@ def logs(name: str, *, follow: bool, lines: int | None) -> None:
             raise PodError(message, hint=hint) from None
         except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
             message = f"cannot read {places.log}: {error.strerror}"
-            raise PodError(message, hint="what is there is no log of ours; look, and move it") from None
+            raise PodError(
+                message, hint="what is there is no log of ours; look, and move it"
+            ) from None
 
 
 def _print(data: bytes) -> None:
