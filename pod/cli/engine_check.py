@@ -13,7 +13,6 @@ import click
 
 from pod.home import Home
 
-from .complaints import complaints_on_stderr
 from .failures import FAILED, WRONG_USE, debug_option, reported
 from .listing import counted, padded, say, say_json
 
@@ -58,7 +57,7 @@ def check(
 
     called, make = _engine(name, options)
     # What a plugin prints is no part of the report.
-    with contextlib.redirect_stdout(sys.stderr), complaints_on_stderr(once=True):
+    with contextlib.redirect_stdout(sys.stderr):
         _must_load(name, make, timeout_s)
         report = check_engine(make, terms=Terms(limit_s=timeout_s, save=save), name=called)
 
@@ -96,7 +95,18 @@ def _engine(
         path = Path(os.path.abspath(name))  # noqa: PTH100  a link keeps its own name
         plugins, called = path.parent, path.name
 
-    return called, lambda: load_plugin(called, plugins, options=options).engine
+    told: set[str] = set()
+
+    def make() -> ContextEngine:
+        plugin = load_plugin(called, plugins, options=options)
+        for line in plugin.notices:
+            if line not in told:  # It is loaded for every check.
+                told.add(line)
+                say(line, err=True)
+
+        return plugin.engine
+
+    return called, make
 
 
 def _must_load(name: str, make: Callable[[], ContextEngine], timeout_s: float) -> None:

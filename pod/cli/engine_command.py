@@ -48,8 +48,7 @@ def command(context: click.Context, /, **given: object) -> None:
     """
     request = _Request(**given)  # type: ignore[arg-type]  # as the options above declare them
     request.check()
-    # A pod tells by notices what is logged of its plugin; without one nobody else does.
-    with reported(), complaints_on_stderr(once=request.manifest is None):
+    with reported(), complaints_on_stderr():
         code = request.carry_out(os.environ)
 
     context.exit(code)
