@@ -47,6 +47,8 @@ _ROLES: Mapping[object, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+LONGEST_IDENTITY = 256
+"""In characters; what is longer was meant as something else."""
 IMAGE_MARK = "[image]"
 """Stands for an image where none can be."""
 _DATA_URL = "data:"
@@ -208,7 +210,7 @@ def read_row(message: object, place: str) -> Row:
         role,
         _content(message.get("content"), role, place),
         _calls(message.get("tool_calls"), place) if role == "assistant" else (),
-        call_id,
+        clean_text(call_id),
         uid=uid,
         absorbed=_absorbed(message.get(ABSORBED_MESSAGE_UIDS), uid),
         is_summary=message.get(COMPRESSED_SUMMARY) is True,
@@ -263,7 +265,7 @@ def _check_data_url(url: str, place: str) -> None:
 
 def _image(url: str) -> Image:
     head, _, data = url.removeprefix(_DATA_URL).partition(",")
-    if not head.endswith(_BASE64):
+    if not head.endswith(_BASE64) or not head.isascii():
         raise ValueError("not base64")
 
     try:
@@ -291,7 +293,7 @@ def _call(call: object, place: str) -> RowCall:
     arguments = function.get("arguments", "")
     if not isinstance(arguments, str):
         arguments = _as_json(arguments, place)
-    return RowCall(call_id, name, arguments)
+    return RowCall(clean_text(call_id), clean_text(name), clean_text(arguments))
 
 
 def _as_json(arguments: object, place: str) -> str:
@@ -302,7 +304,11 @@ def _as_json(arguments: object, place: str) -> str:
 
 
 def _identity(value: object) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_IDENTITY:
+        return None
+
+    # As a log would have it, two that differ here could be one there.
+    return value if clean_text(value) == value else None
 
 
 def _absorbed(value: object, own: str | None) -> tuple[str, ...]:

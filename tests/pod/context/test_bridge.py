@@ -358,6 +358,8 @@ def test_an_image_where_none_can_be_leaves_a_mark() -> None:
 
 BAD_CALL = {"role": "assistant", "tool_calls": [{"id": "c"}]}
 BAD_PART = {"role": "user", "content": [{"type": "audio"}]}
+ODD_URL = {"url": "data:\ud800;base64,QUJD"}
+ODD_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": ODD_URL}]}
 BAD_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,x"}}]}
 
 
@@ -371,6 +373,7 @@ BAD_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"ur
         ([{"role": "user", "content": 7}], "content that is a int"),
         ([BAD_PART], "'audio'"),
         ([BAD_IMAGE], "data URL"),
+        ([ODD_IMAGE], "data URL"),
         ([BAD_CALL], "without an id or a name"),
         ([{"role": "assistant", "tool_calls": {"id": 1}}], "tool_calls that are a dict"),
         ([{"role": "tool", "content": "x"}], "without a tool_call_id"),
@@ -400,6 +403,35 @@ def test_malformed_identity_fields_count_as_absent(malformed: object) -> None:
     assert isinstance(item, AssistantMessage)
     assert item.tool_calls[0].call_uid in ("t1", "t")
     assert item.tool_calls[0].arguments == '{"q": 1'
+
+
+@pytest.mark.parametrize("uid", ["\ud800", "u\udc00", "u" * 1_000, " ", 7, None])
+def test_what_no_log_can_keep_as_it_is_is_no_identity(uid: object) -> None:
+    """Two that differ in memory would be one after a restart."""
+    named = {"message_uid": uid, "_absorbed_message_uids": [uid, "u1", uid]}
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    answer = {"role": "assistant", "tool_calls": calls, "_tool_call_uids": {"c": uid}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "r", "_tool_call_uid": uid}
+    user, asked, told = from_messages(
+        [{"role": "user", "content": "x"} | named, answer, result], [], mint=lambda: "minted"
+    )
+    assert isinstance(user, UserMessage)
+    assert (user.uid, user.absorbed_uids) == ("minted", ("u1",))
+    assert isinstance(asked, AssistantMessage)
+    assert isinstance(told, ToolResult)
+    assert asked.tool_calls[0].call_uid == told.call_uid == "minted"
+
+
+def test_the_id_of_a_call_is_one_that_a_log_can_keep() -> None:
+    calls = [{"id": "c\ud800", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    rows = [
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c\ud800", "content": "r"},
+    ]
+    asked, told = from_messages(rows, [])
+    assert isinstance(asked, AssistantMessage)
+    assert isinstance(told, ToolResult)
+    assert asked.tool_calls[0].call_id == told.call_id == "c\ufffd"
 
 
 # ------------------------------------------------------------------ selections
