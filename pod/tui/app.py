@@ -43,6 +43,8 @@ INTERRUPTED = 130
 _AGAIN = Told("(Ctrl-C once more leaves)")
 _TOO_NEW = Told("this has only just been asked; please answer again", Tone.WARNING)
 _BUSY_S = 0.1
+_LATE_MS = 500
+"""After how long what was typed is shown to wait, where the pod seemed to be free."""
 
 
 async def nothing() -> None:
@@ -179,7 +181,7 @@ class View:
         """Tell whether anything is shown that changes by itself, such as seconds."""
         now = self.state
         waits = bool(now.calls or now.approvals or now.retry) or now.lost_ms is not None
-        return now.is_busy or waits or self._is_stopping
+        return now.is_busy or waits or self._is_stopping or self._jobs.current is not None
 
     def scene(self, rows: int, columns: int) -> tuple[ViewState, Scene]:
         """Return what is to be drawn now on so much room."""
@@ -218,10 +220,15 @@ class View:
         return self._status
 
     def _waiting(self) -> list[Job]:
-        """Return what was typed and is not being done yet: something else is going on."""
+        """Return what was typed and is not being done yet, as far as can be told."""
         current = self._jobs.current
-        waits = current is not None and current is not self._begun and self.state.is_busy
-        return [*([current] if current is not None and waits else []), *self._jobs.waiting]
+        if current is None or current is self._begun:
+            return [*self._jobs.waiting]
+
+        # Something else is going on, or the pod has not heard of it, or does not answer.
+        is_late = self.manner.now_ms() - current.asked_ms >= _LATE_MS
+        waits = self.state.is_busy or self.state.lost_ms is not None or is_late
+        return [*([current] if waits else []), *self._jobs.waiting]
 
     def _has_begun(self, data: EventData) -> None:
         """Take in whether this event is the beginning of what was typed last."""
@@ -381,7 +388,7 @@ class View:
             self._stands_back = False
 
     def _queue(self, typed: str, work: Callable[[], Awaitable[None]]) -> None:
-        self._jobs.add(typed, work)
+        self._jobs.add(Job(typed, work, self.manner.now_ms()))
         self.tell()
 
     def _give_back(self) -> None:

@@ -15,6 +15,8 @@ class Job:
 
     typed: str
     work: Callable[[], Awaitable[None]]
+    asked_ms: int
+    """When that was."""
 
 
 @define(eq=False)
@@ -34,9 +36,9 @@ class Jobs:
         """Whether there is nothing to do."""
         return self.current is None and not self.waiting
 
-    def add(self, typed: str, work: Callable[[], Awaitable[None]]) -> None:
+    def add(self, job: Job) -> None:
         """Have something done after what was asked for before."""
-        self.waiting.append(Job(typed, work))
+        self.waiting.append(job)
         self._wake.set()
 
     def take_back(self) -> list[str]:

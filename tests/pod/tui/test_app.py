@@ -248,6 +248,34 @@ async def test_a_prompt_waits_for_a_run_of_somebody_elses() -> None:
         assert play.queued() == []
 
 
+async def test_what_an_idle_pod_does_not_answer_is_seen_to_wait() -> None:
+    class Silent(RememberingPod):
+        async def run(self, prompt: str) -> Any:
+            await self.goes.wait()
+            return await super().run(prompt)
+
+    async with playing(Silent()) as play:
+        await play.enter("hello")
+        assert play.queued() == []
+        assert play.view.is_moving()
+        play.clock[0] += 500
+        assert play.queued() == ["hello"]
+        play.pod.goes.set()
+        await play.settle()
+        assert play.queued() == [], "it has begun"
+
+
+async def test_what_is_typed_without_a_connection_is_seen_to_wait() -> None:
+    class Lost(RememberingPod):
+        async def run(self, prompt: str) -> Any:
+            await asyncio.Event().wait()
+
+    async with playing(Lost()) as play:
+        play.view.following.is_lost()
+        await play.enter("hello", "again")
+        assert play.queued() == ["hello", "again"]
+
+
 async def test_what_waits_for_a_compaction_is_seen_to_wait() -> None:
     async with playing() as play:
         play.pod.publish(compaction_start())
