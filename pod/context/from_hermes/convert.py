@@ -195,7 +195,8 @@ class _Conversion:
         if shares and (is_on or engine != BUILT_IN):
             table.add("model_thresholds", shares)
 
-        self._summaries(made, main, is_on=is_on and engine == BUILT_IN)
+        # Another engine asks the same model, by `call_llm` for the task `compression`.
+        self._summaries(made, main, is_on=is_on or engine != BUILT_IN)
 
     def _triggers(
         self, table: Table, main: ModelSection, shares: dict[str, float]

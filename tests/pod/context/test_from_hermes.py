@@ -269,6 +269,11 @@ def test_an_engine_comes_with_its_options_and_decides_by_itself() -> None:
         "timeout_seconds": 90,
         "options": {"depth": 3, "leaf": {"size": 5}, "since": "2024-01-02"},
     }
+    asked_for_summaries = manifest["compaction"].pop("provider")  # By call_llm, of any engine.
+    assert (asked_for_summaries["model"], asked_for_summaries["kind"]) == (
+        "small",
+        "openai_compatible",
+    )
     assert manifest["compaction"] == {"model_thresholds": {"m": 0.4}}
     written = done.document.text()
     assert "lossless decides by itself when to compact" in written
