@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections.abc import Callable
 
 from .attempt import tried
 from .engine import ContextEngine
@@ -13,7 +14,7 @@ from .words import error_line
 
 _lock = threading.Lock()
 _copying = threading.Lock()
-_in_use: dict[int, weakref.ref[ContextEngine]] = {}
+_in_use: dict[int, Callable[[], ContextEngine | None]] = {}
 
 
 def owned(engine: ContextEngine, plugin: object, name: str) -> ContextEngine:
@@ -68,7 +69,11 @@ def _is_used(engine: ContextEngine) -> bool:
 
 def _taken(engine: ContextEngine) -> ContextEngine:
     key = id(engine)
-    _in_use[key] = weakref.ref(engine, lambda _: _in_use.pop(key, None))
+    try:
+        _in_use[key] = weakref.ref(engine, lambda _: _in_use.pop(key, None))
+    except TypeError:  # Its class has slots, and none for that: it stays until it is released.
+        _in_use[key] = lambda: engine
+
     return engine
 
 

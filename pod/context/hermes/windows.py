@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from pod.compaction.thresholds import UNKNOWN_WINDOW
+
 from .config import config_at
 from .runtime import current_runtime
-
-UNKNOWN_WINDOW = 128_000
-"""Taken where nobody knows."""
 
 
 def get_model_context_length(

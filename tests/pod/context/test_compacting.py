@@ -17,7 +17,7 @@ from pod.context.engine import ContextEngine, Message
 from pod.context.errors import EngineNotCopied
 from pod.context.facts import Beginning
 from pod.context.host import EngineHost, ModelFacts
-from pod.context.ownership import owned
+from pod.context.ownership import owned, release_engine
 from pod.context.threads import CompactionPool
 from tests.pod.compaction.stories import an_answer
 from tests.pod.context.engine_shelf import Recorder
@@ -478,6 +478,23 @@ async def test_who_lets_go_of_an_engine_does_not_wait_for_one_that_is_being_copi
     assert time.monotonic() - started < 5
     go.set()
     assert await copying is not shared
+
+
+async def test_an_engine_may_be_of_a_class_that_nothing_can_be_noted_on() -> None:
+    class Slotted:
+        __slots__ = ("name",)
+
+        def __deepcopy__(self, memo: object) -> Slotted:
+            raise ValueError("not copied")
+
+    engine: Any = Slotted()
+    assert owned(engine, object(), "slotted") is engine
+    with pytest.raises(EngineNotCopied):
+        owned(engine, object(), "slotted")
+
+    release_engine(engine)
+    assert owned(engine, object(), "slotted") is engine
+    release_engine(engine)
 
 
 async def test_a_copy_that_another_pod_has_is_none() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pod.compaction.thresholds import UNKNOWN_WINDOW
 from pod.context import hermes
 from pod.context.hermes import message_identity as identity
 from pod.context.hermes.completion import Completions
@@ -24,7 +25,7 @@ from pod.context.hermes.surroundings import (
     load_config,
 )
 from pod.context.hermes.usage import CanonicalUsage, estimate_usage_cost, normalize_usage
-from pod.context.hermes.windows import UNKNOWN_WINDOW, get_model_context_length
+from pod.context.hermes.windows import get_model_context_length
 from worker.llm import ScriptedClient
 
 UID = "message_uid"
