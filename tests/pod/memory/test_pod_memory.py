@@ -272,7 +272,9 @@ async def test_what_cannot_be_read_is_told_and_harms_nothing(home: Path) -> None
             await story.turns("one", "two")
 
     (told,) = alerts(story)
-    assert told.startswith("memory provider file: bad.md cannot be read")
+    assert told == (
+        "memory provider file: bad.md cannot be read: it is not what the store put there"
+    )
     assert "Fine." in system_of(served.asked[0])
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field, frozen
 
-from session_store import SessionStoreError
+from session_store import SessionStoreError, UnsafePath
 from session_store.atomic import read_file, sweep, write_file
 from session_store.disk import Disk
 from session_store.token_shapes import mask_token_shapes
@@ -273,5 +273,8 @@ def _find(note_id: str, shelf: Shelf) -> tuple[Page, Note]:
     raise MemoryRefused(f"no note has the id {note_id[:40]!r}; memory_search shows ids")
 
 
-def _why(error: Exception) -> str:
+def _why(error: OSError | SessionStoreError) -> str:
+    if isinstance(error, UnsafePath):
+        return f"it is {error.why}"
+
     return getattr(error, "strerror", None) or str(error)
