@@ -188,7 +188,8 @@ class RemoteRuns:
 
         if watch.done is None:
             message = _IN_DOUBT.format("the compaction")
-            raise ConnectionLost(message, hint="look at session_id before you ask again") from lost
+            hint = "look at its status and session before you ask again"
+            raise ConnectionLost(message, hint=hint) from lost
 
         return watch.done
 

@@ -29,6 +29,7 @@ _STYLES = {
 }
 _SUMMARY_LINES = 6
 _ASKED_LINES = 40
+_ASKED_CELLS = 2_000
 _ARGUMENT_LINES = 1_000
 
 
@@ -115,7 +116,7 @@ def asked(text: str) -> Text:
     if hidden > 0:
         lines = [*lines[:_ASKED_LINES], f"… {hidden} more lines"]
 
-    return Text("> " + "\n  ".join(lines), style="bold")
+    return Text("> " + "\n  ".join(cut(line, _ASKED_CELLS) for line in lines), style="bold")
 
 
 def called(block: Called, columns: int) -> RenderableType:

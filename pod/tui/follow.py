@@ -85,8 +85,10 @@ class Follower:
         """See where a pod is that was away: it may be in its next life, on another session."""
         await self._caught_up()
         step = self._arrived()
-        if step.state.session_id != self.state.session_id:
-            self._show(step)
+        session_id = step.state.session_id
+        if session_id != self.state.session_id:
+            told = Told(f"the pod has begun a new session, {session_id}", Tone.WARNING)
+            self._show(step if step.said else Step(step.state, (told,)))
         elif step.state.state != self.state.state:
             was_cut_off = self.state.run_ms is not None and not step.state.is_busy
             self._show(Step(step.state, (_CUT_OFF,) if was_cut_off else ()))

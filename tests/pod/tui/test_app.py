@@ -600,6 +600,16 @@ async def test_a_pod_that_came_back_on_another_session_is_told_of() -> None:
         assert not play.view.state.is_busy, "what ran there ended with it"
 
 
+async def test_a_pod_that_came_back_with_nothing_is_told_of_too() -> None:
+    pod = RememberingPod(history=exchange(1))
+    async with playing(pod) as play:
+        play.view.following.is_lost()
+        pod.session, pod.history = "s2", ()
+        play.view.following.is_back()
+        await play.settle()
+        assert play.stage.told[-1] == "the pod has begun a new session, s2"
+
+
 async def test_connecting_at_first_is_nothing_to_tell() -> None:
     async with playing() as play:
         before = list(play.stage.said)

@@ -66,6 +66,8 @@ def test_a_long_summary_is_shortened_and_says_so() -> None:
 def test_of_a_long_pasted_prompt_the_beginning_is_shown() -> None:
     shown = drawn(Asked("\n".join(str(n) for n in range(100))))
     assert shown == ["> 0", *(f"  {n}" for n in range(1, 40)), "  … 60 more lines"]
+    (line, *more) = drawn(Asked("x" * 1_000_000), columns=3_000)
+    assert (len(line), line[-1], more) == (2 + 2_000, "…", [])
 
 
 def test_a_call_to_decide_about_is_folded_with_a_mark() -> None:
