@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -97,8 +98,8 @@ class Compactions:
         if self.is_left_behind:
             self.calls.notices.once(
                 "left behind",
-                "its last compaction was given up and is still at work; it is asked for another "
-                "when that has ended",
+                "the engine's last compaction was given up and is still at work; it is asked for "
+                "another when that has ended",
             )
             return None
 
@@ -302,6 +303,10 @@ def _made(
     if report.aborted:
         why = report.error or "it does not say why"
         return CompactionError("engine_error", f"the engine gave up: {why}")
+
+    if inspect.iscoroutine(result):
+        result.close()
+        return CompactionError("invalid_result", "compress is async; it must be a plain function")
 
     if not isinstance(result, list):
         message = f"compress returned {type(result).__name__}, not a list of messages"

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, field
 
+from .errors import EngineInterrupted
 from .words import error_line
 
 T = TypeVar("T")
@@ -71,8 +72,9 @@ class Tries:
 
 def said(error: BaseException) -> str:
     """Return an error on one line: its kind, its words, and where a plugin's code raised it."""
-    text = error_line(error)
-    frames = traceback.extract_tb((error.__cause__ or error).__traceback__)
+    cause = error.__cause__ or error
+    text = error_line(cause if isinstance(error, EngineInterrupted) else error)
+    frames = traceback.extract_tb(cause.__traceback__)
     place = next((f for f in reversed(frames) if not f.filename.startswith(_HERE)), None)
     if place is None:
         return text

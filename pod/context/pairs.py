@@ -33,7 +33,7 @@ class Mended:
 
         return (
             "compress parted calls from results; what lost its other half was left out "
-            f"({self.results} results, {self.calls} calls)"
+            f"(results: {self.results}, calls: {self.calls})"
         )
 
 

@@ -195,7 +195,7 @@ def read_row(message: object, place: str) -> Row:
         BridgeError: It is no message; the text begins with `place`.
     """
     if not isinstance(message, dict):
-        raise BridgeError(f"{place} is a {type(message).__name__}, not a dict")
+        raise BridgeError(f"{place} is of the type {type(message).__name__}, not a dict")
 
     role = _ROLES.get(message.get("role")) if isinstance(message.get("role"), str) else None
     if role is None:

@@ -367,7 +367,7 @@ BAD_IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"ur
     ("rows", "reason"),
     [
         ("no list", "a str was returned"),
-        ([1], "row 0 is a int"),
+        ([1], "row 0 is of the type int"),
         ([{"role": "wizard"}], "row 0 has the role 'wizard'"),
         ([{"role": ["user"]}], "row 0 has the role"),
         ([{"role": "user", "content": 7}], "content that is a int"),

@@ -146,7 +146,17 @@ async def test_what_is_no_exception_fails_the_compaction_and_nothing_else(
             raise raised
 
     host, _ = hosting(Leaving())
-    with pytest.raises(CompactionError, match=type(raised).__name__):
+    with pytest.raises(CompactionError, match=f"^the engine \\w+ raised {type(raised).__name__}"):
+        await planned(host, asking())
+
+
+async def test_an_async_compress_is_named_as_such_and_leaves_no_warning() -> None:
+    class Waiting(Recorder):
+        async def compress(self, messages: list[Message], **_: Any) -> list[Message]:  # type: ignore[override]
+            return messages
+
+    host, _ = hosting(Waiting())
+    with pytest.raises(CompactionError, match="compress is async; it must be a plain function"):
         await planned(host, asking())
 
 

@@ -283,7 +283,7 @@ async def test_an_engine_that_cuts_between_a_call_and_its_result_still_compacts(
             assert story.of(CompactionDone)
             assert not story.of(CompactionFailed)
             (told,) = [line for line in notices(story) if "parted" in line]
-            assert "(1 results, 0 calls)" in told
+            assert "(results: 1, calls: 0)" in told
             assert_paired(chats(served.asked))
 
 

@@ -52,7 +52,7 @@ def test_a_result_without_its_call_goes() -> None:
     cut = mended([rows[0], *rows[3:]], TALK)
     assert [row.get("message_uid") for row in cut.messages] == ["go", "one", "r-c", "on"]  # type: ignore[attr-defined]
     assert (cut.results, cut.calls) == (1, 0)
-    assert "1 results, 0 calls" in cut.told
+    assert "results: 1, calls: 0" in cut.told
 
 
 def test_a_call_without_its_result_goes_and_what_was_said_beside_it_stays() -> None:
