@@ -72,7 +72,7 @@ class HookCaller:
 
         A hook is given as much of the payload as it takes. Whatever it raises is told once.
         """
-        callbacks = tuple(self.hooks.get(name, ()))
+        callbacks = tuple(self.hooks.get(name) or ())
         return [await self._call(name, callback, payload) for callback in callbacks]
 
     async def _call(self, name: str, callback: Callback, payload: Payload) -> Answer:
