@@ -42,6 +42,7 @@ from pod.status import PodStatus, status_of
 from worker.foreign import uninterrupted
 from worker.hooks import ToolCallView
 from worker.items import Image, Item, UserMessage
+from worker.threads import call_in_daemon_thread
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest, PodManifest
@@ -134,9 +135,9 @@ class Pod:
         return self
 
     async def _launch(self) -> Launched:
-        # Nothing durable happens in there: whoever gives up does not wait for it.
-        prepared = await anyio.to_thread.run_sync(
-            lambda: prepare(self._loaded, self._home, self._env), abandon_on_cancel=True
+        # Nothing durable happens in there: whoever gives up does not wait for it, at exit neither.
+        prepared = await call_in_daemon_thread(
+            lambda: prepare(self._loaded, self._home, self._env), name="launch"
         )
         try:
             return await launch(prepared, self._bus, self._approvals, resume=self._resume)
