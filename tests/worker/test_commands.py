@@ -52,6 +52,7 @@ async def pid_in(path: Path) -> int:
         ("echo no >&2; exit 3", "exit 3: no", True),
         ("kill -KILL $$", "ended by SIGKILL: (no output)", True),
         (["no-such-program"], "the command cannot be started: No such file or directory", True),
+        ("echo \0", "the command cannot be started: embedded null byte", True),
         ("printf '\\377\\376\\000'", "��\x00", False),
         ("printf '漢字と仮名'", "漢字と仮名", False),
         ("cat", "(no output)", False),

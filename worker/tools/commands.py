@@ -57,8 +57,8 @@ async def run_command(
     with nullcontext() if whole is None else _opened(whole) as file:
         try:
             process = _started(command, cwd, env)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except (OSError, ValueError) as error:  # such as a command with a NUL in it
+            reason = getattr(error, "strerror", None) or str(error)
             return ToolOutput(f"the command cannot be started: {reason}", is_error=True)
 
         ending = asyncio.ensure_future(call_in_daemon_thread(process.wait, name="command"))
