@@ -58,6 +58,10 @@ def detach(options: RunOptions, name: str, home: Home) -> int:
         return 0
 
     _, status = os.waitpid(pid, 0)
+    found = serving(places)
+    if found is not None:  # another one was quicker; the log they share has more than is of use
+        raise AlreadyServed(name, found)
+
     _show(places.log, before, options.manifest)
     code = os.waitstatus_to_exitcode(status)
     return code if code > 0 else FAILED

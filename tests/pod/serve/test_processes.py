@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any, Self
@@ -172,6 +172,25 @@ def test_there_is_one_of_each_name_and_the_other_is_named(desk: Desk) -> None:
         assert "watch it: pod attach probe      work on a copy: pod run probe.toml" in run.stderr
         assert desk.pod("stop", "probe").exit_code == 0
         assert process.wait(10) == 0
+
+
+def test_of_several_that_start_at_once_one_is_served_and_the_others_say_only_that(
+    desk: Desk,
+) -> None:
+    manifest = desk.scripted({"deltas": ["Yes."]})
+    with ExitStack() as stack:
+        starting = [stack.enter_context(desk.start("serve", manifest)) for _ in range(4)]
+        said = [(process.communicate(timeout=15)[1], process.returncode) for process in starting]
+
+    try:
+        refused = [errors.decode() for errors, code in said if code]
+        assert [code for _, code in said].count(0) == 1
+        assert len(refused) == 3
+        for text in refused:
+            assert text.startswith("the pod probe is served already, by pid ")
+            assert text.count("\n") == 2
+    finally:
+        assert desk.pod("stop", "probe").exit_code == 0
 
 
 def test_several_pods_are_listed_by_name(desk: Desk) -> None:
