@@ -267,18 +267,34 @@ class EngineHost(RequestStage):
         self._requests += 1
         return chosen
 
-    async def turn_complete(self, history: tuple[Item, ...], **kwargs: object) -> None:
-        """Tell the engine that a run ended, with the last response's usage, or None."""
+    async def turn_complete(
+        self, history: tuple[Item, ...], *, interrupted: bool, **kwargs: object
+    ) -> None:
+        """Tell the engine that a run ended, with the last response's usage, or None.
+
+        Whoever interrupted the run does not wait for what the engine makes of it.
+        """
         self._settle_usage(history)
-        if overrides(self.engine, "on_turn_complete"):
-            usage, requests = self._last_usage, self._requests
-            await self.calls.guarded(
-                "on_turn_complete",
-                lambda: self.engine.on_turn_complete(
-                    to_messages(history), usage=usage, api_call_count=requests, **kwargs
-                ),
+        if not overrides(self.engine, "on_turn_complete"):
+            return
+
+        usage, requests = self._last_usage, self._requests
+
+        def told() -> None:
+            self.engine.on_turn_complete(
+                to_messages(history),
+                usage=usage,
+                api_call_count=requests,
+                interrupted=interrupted,
+                **kwargs,
             )
-            self.calls.post("get_status", self._read_status)
+
+        if interrupted:
+            self.calls.post("on_turn_complete", told)
+        else:
+            await self.calls.guarded("on_turn_complete", told)
+
+        self.calls.post("get_status", self._read_status)
 
     # ------------------------------------------------------------------ compaction
 

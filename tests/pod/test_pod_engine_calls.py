@@ -188,6 +188,32 @@ async def test_a_response_without_usage_is_told_while_the_engine_waits_for_one(
 # ------------------------------------------------------------------ the end of a run
 
 
+async def test_whoever_cancels_a_run_does_not_wait_for_what_the_engine_makes_of_it(
+    home: Path,
+) -> None:
+    let_go = threading.Event()
+
+    class Slow(Recorder):
+        def on_turn_complete(self, *args: Any, **kwargs: Any) -> None:
+            let_go.wait(15)
+            self.note("on_turn_complete", *args, **kwargs)
+
+    engine = Slow()
+    shelve(home, lambda: engine)
+    never = threading.Event()
+    with serving(Say("never said", wait=never)) as served:
+        async with living(manifest(home, served.base_url, USE), home) as story:
+            running = asyncio.create_task(story.pod.run("is cancelled"))
+            await asyncio.to_thread(served.wait_for, 1)
+            story.pod.cancel()
+            assert (await running).outcome == "cancelled"
+            assert not engine.of("on_turn_complete")
+            let_go.set()
+            never.set()
+
+    assert len(engine.of("on_turn_complete")) == 1
+
+
 async def test_each_run_s_end_is_told_once_however_it_ended(home: Path) -> None:
     """With the last response's usage, not the run's, and None where there was no response."""
     engine = Recorder()

@@ -68,7 +68,7 @@ async def test_an_engine_that_never_answers_is_waited_for_once_and_told_of_once(
     for _ in range(20):
         assert await host.select(worker, list(ITEMS)) is None
         host.after_response(Usage(10, 1))
-        await host.turn_complete(ITEMS)
+        await host.turn_complete(ITEMS, interrupted=False)
 
     # Waited for each time, it would have been 8 s.
     assert time.monotonic() - began < 3, "later calls are given up at once"
@@ -175,7 +175,7 @@ async def test_each_callback_of_a_session_is_on_its_own() -> None:
     host, told = hosting(engine)
     await host.introduce(ModelFacts("m", 1_000), "s1")
     await host.start(Beginning("s1", left="s0", carries_over=True))
-    await host.turn_complete(ITEMS)
+    await host.turn_complete(ITEMS, interrupted=False)
     await host.end("s1", ITEMS)
     wanted = [
         "update_model",

@@ -160,7 +160,7 @@ async def test_every_call_is_made_inside_of_around_in_the_thread_that_makes_it()
     await host.boundary(None, ITEMS, "s2", 5)
     (tool,) = await host.tools(lambda: ITEMS)
     await tool.call({})
-    await host.turn_complete(ITEMS)
+    await host.turn_complete(ITEMS, interrupted=False)
     await host.end("s2", ITEMS)
     host.let_go()
     wanted = {

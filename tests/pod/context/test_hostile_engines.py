@@ -163,7 +163,7 @@ async def lived(host: EngineHost) -> None:
 
     host.compactions.close(attempt)
     await host.boundary(attempt, ITEMS, "s2", 50)
-    await host.turn_complete(ITEMS, turn_id="t")
+    await host.turn_complete(ITEMS, interrupted=False, turn_id="t")
     await host.end("s2", ITEMS)
     json.dumps(host.status)
 
