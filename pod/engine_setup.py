@@ -29,7 +29,6 @@ from pod.context.plugin_host import PluginHost
 from pod.context.threads import EngineThread
 from pod.errors import PluginFailed
 from pod.hermes_setup import HermesPlace, around
-from pod.journal import in_thread
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
@@ -169,8 +168,21 @@ async def tools_beside(
         return []
 
     taken, same = {tool.name for tool in named}, {tool.name for tool in of_engine}
-    # A plugin looks for its variables in this process's environment, whatever the pod was given.
-    return await in_thread(lambda: beside.tools(taken, same, os.environ))
+    thread = EngineThread("engine-tools")
+    try:
+        # A plugin looks for its variables in this process's environment, whatever the pod was
+        # given; its own checks are left behind where they never end.
+        return await thread.call(
+            beside.tools, taken, same, os.environ, timeout_s=beside.caller.timeout_s
+        )
+    except EngineTimeout as error:
+        beside.caller.tell_once(
+            f"the tools that its plugin registers are left out: their checks took over "
+            f"{error.limit_s:g} s"
+        )
+        return []
+    finally:
+        thread.close()
 
 
 def attach(beside: PluginHost | None, worker: Worker) -> None:

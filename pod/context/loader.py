@@ -6,6 +6,7 @@ anew. Loading blocks for as long as a plugin's import does.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -115,6 +116,10 @@ def _engine(
     if missing:
         reason = f"its {type(engine).__name__} has no {', '.join(missing)}"
         raise EngineUnavailable(name, reason)
+
+    for part in REQUIRED_OF_ENGINES:
+        if inspect.iscoroutinefunction(getattr(type(engine), part, None)):
+            raise EngineUnavailable(name, f"its {part} is async; it must be a plain function")
 
     return cast("ContextEngine", engine)
 

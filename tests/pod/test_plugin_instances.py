@@ -329,3 +329,44 @@ async def _launched(path: Path, home: Path) -> None:
 def _line_of(path: Path, start: str) -> int:
     lines = path.read_text().splitlines()
     return next(n for n, line in enumerate(lines, 1) if line.startswith(start))
+
+
+@pytest.mark.parametrize("method", ["should_compress", "compress", "update_from_response"])
+async def test_an_engine_whose_methods_are_async_is_named(home: Path, method: str) -> None:
+    install(
+        home,
+        f"class Later(Calm):\n    async def {method}(self, *args, **kwargs):\n        return []\n\n"
+        "def register(ctx):\n    ctx.register_context_engine(Later())\n",
+    )
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            await story.turns("one")
+            (told,) = notices(story)
+            assert f"its {method} is async; it must be a plain function — falling back" in told
+
+
+async def test_a_tools_check_that_never_ends_is_left_behind_with_the_tools(
+    home: Path, noted: Path
+) -> None:
+    install(
+        home,
+        """
+        import time
+
+        def never():
+            while not os.path.exists(os.environ["NOTES"]):
+                time.sleep(0.01)
+
+        def register(ctx):
+            ctx.register_context_engine(Calm())
+            ctx.register_tool(name="t", schema={}, handler=lambda args: "1", check_fn=never)
+        """,
+    )
+    with serving(counting) as served:
+        named = manifest(home, served.base_url, use(more="timeout_seconds = 0.3\n"))
+        async with living(named, home) as story:
+            await story.turns("one")
+            (told,) = notices(story)
+            assert told.endswith("are left out: their checks took over 0.3 s")
+
+    noted.touch()
