@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
@@ -28,6 +29,7 @@ _PROMPT = "> "
 _QUESTION = "y once, s for this session, n deny: "
 _ARGUMENT_CELLS = 100
 _READ_BYTES = 65_536
+_MOST_TYPED = 100
 
 
 @define(eq=False)
@@ -49,6 +51,8 @@ class PlainLines:
     _has_prompt: bool = field(default=False, init=False)
     _question: str | None = field(default=None, init=False)
     _asked: Approval | None = field(default=None, init=False)
+    _typed: deque[str] = field(factory=lambda: deque(maxlen=_MOST_TYPED), init=False)
+    """Lines that were typed here, and have not been heard of as prompts."""
     _compacting: object = field(default=None, init=False)
 
     # ------------------------------------------------------------------ the stage
@@ -134,8 +138,7 @@ class PlainLines:
             case Said():
                 self._said(block.text)
             case Asked():
-                if not self._is_terminal():  # there it stands as it was typed
-                    self._tell(_PROMPT + block.text)
+                self._say_asked(block.text)
             case Thought():
                 self._tell(f"  ({one_line(block.text)})")
             case Called():
@@ -147,6 +150,13 @@ class PlainLines:
                 self._tell(_whole(block))
             case Told():
                 self._tell(block.text)
+
+    def _say_asked(self, text: str) -> None:
+        """Say what was asked, unless it stands there as it was typed."""
+        if self._is_terminal() and text.strip() in self._typed:
+            self._typed.remove(text.strip())
+        else:
+            self._tell(_PROMPT + text)
 
     def _said(self, text: str) -> None:
         """Write what was not streamed of it already."""
@@ -253,6 +263,7 @@ class PlainLines:
         self._has_prompt = False  # the line that was entered ended it
         if line.strip():
             self.past.add(line)
+            self._typed.append(line.strip())
 
         listener.entered(line)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 from pathlib import Path
+from typing import TextIO
 
+import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from pod.protocol import EventData
 from pod.tui.model import advance
 from pod.tui.past import PastLines
 from pod.tui.plain import PlainLines
+from pod.tui.region import Scene
 from pod.tui.state import Answering, ViewState
 from tests.pod.tui.events import (
     approval,
@@ -27,6 +32,8 @@ from tests.pod.tui.events import (
     text,
 )
 
+pytestmark = pytest.mark.anyio
+
 
 class Stream(io.StringIO):
     encoding = "utf-8"  # type: ignore[assignment]  # a class attribute is enough here
@@ -35,6 +42,47 @@ class Stream(io.StringIO):
 class Keyboard(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+class Typing(io.TextIOBase):
+    """A keyboard that is a pipe."""
+
+    encoding = "utf-8"  # type: ignore[assignment]  # a class attribute is enough here
+
+    def __init__(self, pipe: TextIO) -> None:
+        self.pipe = pipe
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+
+@define(eq=False)
+class Typist:
+    """Whoever types; None is the end of it."""
+
+    lines: asyncio.Queue[str | None] = field(factory=asyncio.Queue)
+
+    def entered(self, text: str) -> None:
+        self.lines.put_nowait(text)
+
+    def left(self) -> None:
+        self.lines.put_nowait(None)
+
+    ended = left
+
+    def pressed(self, key: str) -> None: ...
+
+    def takes_keys(self) -> bool:
+        return False
+
+    def is_moving(self) -> bool:
+        return False
+
+    def scene(self, rows: int, columns: int) -> tuple[ViewState, Scene]:
+        raise NotImplementedError
 
 
 @define
@@ -137,6 +185,23 @@ def test_a_question_stays_the_last_line_until_it_is_answered() -> None:
     assert lines.rest.getvalue().endswith(
         '\nleft\nallow bash command="ls"?\ny once, s for this session, n deny: '
     )
+
+
+async def test_what_others_asked_is_shown_and_what_was_typed_here_stands_there() -> None:
+    lines, typist = Lines(has_keyboard=True), Typist()
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as stdin:
+        lines.stage.stdin = Typing(stdin)
+        showing = asyncio.ensure_future(lines.stage.run(typist))
+        os.write(writing, b" mine \n")
+        assert await typist.lines.get() == " mine "
+        lines.tell(run_start("mine"), run_end(), run_start("of another"), run_end())
+        lines.tell(run_start("mine"))
+        assert lines.rest.getvalue() == "> of another\n> mine\n"
+        os.close(writing)
+        assert await typist.lines.get() is None, "the reader has ended"
+        lines.stage.close()
+        await showing
 
 
 def test_where_nobody_types_nobody_is_asked() -> None:
