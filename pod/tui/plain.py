@@ -20,6 +20,7 @@ from attrs import define, field
 from . import wording
 from .arguments import brief, exact, visible
 from .blocks import Asked, Block, Called, Said, Thought, Told, Wanted, is_detail
+from .draw import asked
 from .past import PastLines
 from .stage import Listener
 from .state import Answering, Approval, ViewState
@@ -155,6 +156,8 @@ class PlainLines:
         """Say what was asked, unless it stands there as it was typed."""
         if self._is_terminal() and text.strip() in self._typed:
             self._typed.remove(text.strip())
+        elif self._is_terminal():
+            self._tell(asked(text).plain)
         else:
             self._tell(_PROMPT + text)
 
@@ -173,16 +176,16 @@ class PlainLines:
 
     def _ask_again(self) -> None:
         """Ask what is asked now, where the question does not stand on the last line."""
-        asked = self._asked
+        call = self._asked
         if self._has_prompt or not self._is_terminal():
             return
 
         if self._question is not None:
             self._tell(self._question)
             self._prompt("y or n: ")
-        elif asked is not None:
-            told = brief(asked.arguments, _ARGUMENT_CELLS)
-            self._tell(f"allow {one_line(asked.name)} {told}".rstrip() + "?")
+        elif call is not None:
+            told = brief(call.arguments, _ARGUMENT_CELLS)
+            self._tell(f"allow {one_line(call.name)} {told}".rstrip() + "?")
             self._prompt(_QUESTION)
 
     def _answer(self, text: str) -> None:
