@@ -20,8 +20,9 @@ from .errors import EngineMissingInPlugin, EngineNotFound, EngineUnavailable
 from .ownership import owned
 from .plugin_code import code_of, instance_of, reason_of, register_with
 from .plugin_folder import mentions, writable_by_others
-from .plugin_options import OptionValue, PluginOptions, leftover, set_attributes
+from .plugin_options import OptionValue, PluginOptions, known_options, leftover, set_attributes
 from .registration import REQUIRED_OF_ENGINES, Registration
+from .signature import without_async
 
 __all__ = ["EngineInfo", "LoadedPlugin", "list_engines", "load_engine", "load_plugin"]
 
@@ -81,8 +82,14 @@ def load_plugin(
     _, failed = tried(lambda: register_with(loaded, registration))
     engine = _engine(registration, loaded, name, failed)
     mine = owned(engine, loaded, name)
+    left_out = without_async(mine)
     refused = set_attributes(mine, registration.options)
-    notices = (*_notices(info, registration, failed), *refused, *_untaken(info, registration))
+    notices = (
+        *_notices(info, registration, failed),
+        *left_out,
+        *refused,
+        *_untaken(info, registration, mine),
+    )
     return LoadedPlugin(mine, info, registration, given, notices)
 
 
@@ -157,7 +164,7 @@ def _notices(
         yield f"Plugin '{info.name}' registers what has no use here: {unused}"
 
 
-def _untaken(info: EngineInfo, registration: Registration) -> Iterator[str]:
+def _untaken(info: EngineInfo, registration: Registration, engine: object) -> Iterator[str]:
     from .hermes.config import OVERLAY
 
     options = registration.options
@@ -166,6 +173,7 @@ def _untaken(info: EngineInfo, registration: Registration) -> Iterator[str]:
 
     if options.untaken:
         reads = info.path is not None and mentions(info.path, _READS_CONFIG)
-        said = leftover(options, engine=info.name, reads_config=reads)
+        known = known_options(engine, options)
+        said = leftover(options, engine=info.name, reads_config=reads, known=known)
         if said is not None:
             yield said

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 from .attempt import tried
@@ -31,9 +32,13 @@ class PluginOptions(Mapping[str, OptionValue]):
         """Make a view of `given`, which nobody can change through it."""
         self._given = copy.deepcopy(dict(given or {}))
         self._taken: set[str] = set()
+        self._missed: set[str] = set()
 
     def __getitem__(self, name: str) -> OptionValue:
         """Return an option's value, a copy; it is taken from now on."""
+        if name not in self._given:
+            self._missed.add(name)
+
         value = self._given[name]
         self._taken.add(name)
         return copy.deepcopy(value)
@@ -65,6 +70,11 @@ class PluginOptions(Mapping[str, OptionValue]):
             value = value[step]
 
         return value
+
+    @property
+    def missed(self) -> frozenset[str]:
+        """The options that somebody has asked for and that are not given."""
+        return frozenset(self._missed)
 
     @property
     def untaken(self) -> tuple[str, ...]:
@@ -149,16 +159,39 @@ def _kind(value: object) -> str:
     return names.get(type(value), f"a {type(value).__name__}")
 
 
-def leftover(options: PluginOptions, *, engine: str, reads_config: bool) -> str | None:
+def known_options(engine: object, options: PluginOptions) -> frozenset[str]:
+    """Return the names an option of this engine may have, as far as can be told.
+
+    The keywords of its constructor, its public settings, and what its plugin asked for in vain. No
+    code of the engine's is run for it.
+    """
+    cls = type(engine)
+    keywords, _ = tried(lambda: list(inspect.signature(cls).parameters.values()))
+    named = {keyword.name for keyword in keywords or () if keyword.kind in _BY_NAME}
+    settings = {name for part in cls.__mro__ for name, value in vars(part).items() if _sets(value)}
+    kept, _ = tried(lambda: set(vars(engine)))
+    public = {name for name in settings | (kept or set()) if not name.startswith("_")}
+    return options.missed | named | (public - _OF_THE_HOST)
+
+
+def _sets(value: object) -> bool:
+    return not (inspect.isroutine(value) or inspect.isdatadescriptor(value) or callable(value))
+
+
+def leftover(
+    options: PluginOptions, *, engine: str, reads_config: bool, known: Iterable[str] = ()
+) -> str | None:
     """Return what to say of options that nobody took, or None where there are none.
 
     `reads_config`: whether the plugin's code reads Hermes's configuration, where they stand too.
+    `known`: the names that options may have; one that is near is asked about.
     """
     if not options.untaken:
         return None
 
     plural = len(options.untaken) > 1
-    named = ", ".join(map(repr, options.untaken))
+    names = sorted(known)
+    named = ", ".join(_asked_about(name, names) for name in options.untaken)
     said = f"Context engine '{engine}' did not take the option{'s' * plural} {named}"
     if reads_config:
         return f"{said}; {'they stand' if plural else 'it stands'} in the configuration it reads"
@@ -167,3 +200,12 @@ def leftover(options: PluginOptions, *, engine: str, reads_config: bool) -> str 
         f"{said}: no keyword or attribute of the engine has "
         f"{'such names' if plural else 'that name'}, and its plugin did not ask"
     )
+
+
+def _asked_about(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, 1, _NEAR)
+    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
+
+
+_NEAR = 0.75
+"""How alike a name must be to one that there is to be a slip."""

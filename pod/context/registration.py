@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 from attrs import define, field, frozen
@@ -81,7 +82,7 @@ class Registration:
     @property
     def unused(self) -> list[str]:
         """What was registered that has no use here, in words."""
-        hooks = [f"hook {name}" for name in self.hooks if name not in SERVED_HOOKS]
+        hooks = [_unserved(name) for name in self.hooks if name not in SERVED_HOOKS]
         return [*self._without_use, *hooks]
 
     @property
@@ -211,6 +212,16 @@ class Registration:
 
 
 _OF_A_TOOL = ("toolset", "schema", "handler", "check_fn", "requires_env", "is_async", "description")
+
+
+_NEAR = 0.85
+"""How alike a hook's name must be to one of ours to be a slip: other hosts have hooks of their own,
+whose names are much like these."""
+
+
+def _unserved(name: str) -> str:
+    near = get_close_matches(name, sorted(SERVED_HOOKS), 1, _NEAR)
+    return f"hook {name} (did you mean {near[0]}?)" if near else f"hook {name}"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

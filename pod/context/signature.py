@@ -49,6 +49,34 @@ def overrides(engine: object, hook: str) -> bool:
     return getattr(bound, "__func__", None) is not getattr(ContextEngine, hook)
 
 
+def without_async(engine: ContextEngine) -> list[str]:
+    """Give an engine the default in the place of each hook that is async; return what to say.
+
+    Hooks are called in a thread and nobody awaits what they return: one that is async would do
+    nothing at all, and Python would warn of that with our file names.
+    """
+    left_out = []
+    for hook in sorted({*vars(ContextEngine), *_WITHOUT_DEFAULT}):
+        bound, _ = tried(lambda hook=hook: getattr(engine, hook, None))  # type: ignore[misc]  # bound now
+        # On the class too: a copy may have been given the default of what it is a copy of.
+        if not any(map(inspect.iscoroutinefunction, (bound, getattr(type(engine), hook, None)))):
+            continue
+
+        default = getattr(ContextEngine, hook, None)
+        plain = default.__get__(engine) if default is not None else None
+        tried(lambda hook=hook, plain=plain: setattr(engine, hook, plain))  # type: ignore[misc]  # bound now
+        left_out.append(f"its {hook} is async; it must be a plain function: going on without it")
+
+    return left_out
+
+
+_WITHOUT_DEFAULT = (
+    *("bind_session_state", "carry_over_new_session_context"),
+    *("get_active_compression_failure_cooldown", "should_defer_preflight_to_real_usage"),
+)
+"""Hooks that are called where an engine has them, and that `ContextEngine` has not."""
+
+
 def accepted_keywords(
     function: Callable[..., object], candidates: Mapping[str, object], *, positional: int = 0
 ) -> dict[str, object]:

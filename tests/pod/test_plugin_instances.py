@@ -370,3 +370,27 @@ async def test_a_tools_check_that_never_ends_is_left_behind_with_the_tools(
             assert told.endswith("are left out: their checks took over 0.3 s")
 
     noted.touch()
+
+
+_OPTIONAL = (
+    *("on_turn_complete", "on_session_start", "on_session_end", "on_session_reset"),
+    *("select_context", "update_model", "get_status", "get_tool_schemas", "handle_tool_call"),
+    *("should_compress_preflight", "bind_session_state", "carry_over_new_session_context"),
+)
+
+
+@pytest.mark.parametrize("hook", _OPTIONAL)
+async def test_a_hook_that_is_async_is_told_of_once_and_left_out(home: Path, hook: str) -> None:
+    install(
+        home,
+        f"class Later(Calm):\n    async def {hook}(self, *args, **kwargs):\n        return []\n\n"
+        "def register(ctx):\n    ctx.register_context_engine(Later())\n",
+    )
+    with serving(counting) as served:
+        async with living(manifest(home, served.base_url, use()), home) as story:
+            await story.turns("one", "two")
+            await story.pod.new()
+            await story.turns("three")
+            told = f"its {hook} is async; it must be a plain function: going on without it"
+            assert notices(story) == [told]
+            assert story.pod.status().engine == "calm"

@@ -131,6 +131,33 @@ def test_what_nobody_takes_is_told(tmp_path: Path, options: dict[str, Any], said
     assert vars(loaded.engine) == {}
 
 
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({"dpeth": 2}, "'dpeth' (did you mean 'depth'?)"),
+        ({"stlye": "rich"}, "'stlye' (did you mean 'style'?)"),
+        ({"tilte": "x", "wrods": "y"}, "'tilte' (did you mean 'title'?), 'wrods' (did you mean"),
+        ({"protect_last": 2}, "'protect_last' (did you mean 'protect_last_n'?)"),
+        ({"compres": 2}, "'compres':"),
+        ({"last_prompt_token": 2}, "'last_prompt_token':"),
+    ],
+)
+def test_an_option_whose_name_is_a_slip_is_asked_about(
+    tmp_path: Path, options: dict[str, Any], asked: str
+) -> None:
+    source = """
+    class Made(Toy):
+        def __init__(self, style="plain"):
+            self._style = style
+
+    def register(ctx):
+        ctx.options.get("title", "none")
+        ctx.register_context_engine(Made())
+    """
+    (told,) = load(tmp_path, source, **options).notices
+    assert asked in told
+
+
 def test_a_plugin_that_reads_its_configuration_may_find_them_there(tmp_path: Path) -> None:
     source = "def later():\n    from hermes_cli.config import load_config\n    load_config()\n"
     (told,) = load(tmp_path, source, tower=3).notices

@@ -318,3 +318,20 @@ def test_a_plugin_behind_a_link_is_judged_by_where_it_leads(
     real.chmod(0o777)
     (told,) = load_plugin("toy", plugins).notices
     assert str(real) in told
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("on_session_strat", "hook on_session_strat (did you mean on_session_start?)"),
+        ("post_tool_calls", "hook post_tool_calls (did you mean post_tool_call?)"),
+        ("pre_api_request", "hook pre_api_request"),
+        ("transform_llm_output", "hook transform_llm_output"),
+        ("subagent_stop", "hook subagent_stop"),
+    ],
+)
+def test_a_hook_whose_name_is_a_slip_is_asked_about(name: str, said: str) -> None:
+    ctx = Registration("toy")
+    ctx.register_hook(name, print)
+    ctx.register_hook("pre_llm_call", print)
+    assert ctx.unused == [said]
