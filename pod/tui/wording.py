@@ -20,10 +20,13 @@ def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int 
         return start.message
 
     what = counted(turns, "turn")
-    if start.engine == "compressor" and retained_turns is not None:
+    is_builtin = start.engine == "compressor"
+    if is_builtin and retained_turns is not None:
         what += f", keeping the last {retained_turns}"
 
-    return f"compacting {start.input_tokens:,} tokens ({what}) ▸ summarizing …"
+    # Whether another engine asks a model for a summary is not known here.
+    step = " ▸ summarizing" if is_builtin else ""
+    return f"compacting {start.input_tokens:,} tokens ({what}){step} …"
 
 
 def compacted(done: protocol.CompactionDone) -> str:

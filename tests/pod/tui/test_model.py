@@ -193,6 +193,13 @@ def test_what_a_pod_does_not_say_of_its_compactions_is_left_out() -> None:
     assert state.compaction.text == "compacting 3,412 tokens (1 turn) ▸ summarizing …"
 
 
+def test_of_another_engine_it_is_not_said_that_it_summarizes() -> None:
+    start = compaction_start(engine="brief")
+    state, _ = story(start, state=ViewState(turns=1, retained_turns=2))
+    assert state.compaction is not None
+    assert state.compaction.text == "compacting 3,412 tokens (1 turn) …"
+
+
 def test_a_failed_compaction_says_what_comes_next() -> None:
     failed = protocol.CompactionFailed(
         session_id="s1",
