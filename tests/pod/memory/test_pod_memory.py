@@ -278,6 +278,22 @@ async def test_what_cannot_be_read_is_told_and_harms_nothing(home: Path) -> None
     assert "Fine." in system_of(served.asked[0])
 
 
+async def test_several_that_cannot_be_read_are_told_in_one_line(home: Path) -> None:
+    put(home, "Fine.")
+    for n in range(5):
+        (notes(home).parent / f"bad {n}.md").mkdir()
+    with serving(chat(answering)) as served:
+        async with living(manifest(home, served.base_url, MEMORY), home) as story:
+            await story.turns("one", "two")
+
+    line = (
+        "5 files cannot be read: bad 0.md, bad 1.md, bad 2.md and 2 more "
+        "(bad 0.md cannot be read: it is not what the store put there)"
+    )
+    assert alerts(story) == [f"memory provider file: {line}"]
+    assert f"(Not readable: {line}.)" in system_of(served.asked[0])
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [

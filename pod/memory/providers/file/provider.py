@@ -81,7 +81,7 @@ class FileMemory(MemoryProvider):
     def system_prompt_block(self) -> str:
         """Return how the memory is used, and the newest notes."""
         shelf = self._read()
-        block, shown = prompt_block(shelf.notes, shelf.problems, self._prompt_max_bytes)
+        block, shown = prompt_block(shelf.notes, shelf.in_short, self._prompt_max_bytes)
         with self._lock:
             self._in_prompt = {note.id: note.text for note in shown}
             self._seen = dict(self._in_prompt)
@@ -199,7 +199,7 @@ class FileMemory(MemoryProvider):
 
     def _read(self) -> Shelf:
         shelf = self.store.read()
-        for problem in shelf.problems:
+        for problem in shelf.in_short:
             if problem not in self._told:
                 self._told.add(problem)
                 self._tell(problem)

@@ -36,6 +36,8 @@ LOCK_TIMEOUT_S = 10.0
 _TOPIC = re.compile(r"\w[\w-]{0,39}")
 _LOCK_FILE = ".lock"
 _PAUSE_S = 0.02
+_NAMED = 3
+"""How many of the files that cannot be read are told by name."""
 
 
 class MemoryRefused(Exception):
@@ -48,6 +50,21 @@ class Shelf:
 
     pages: tuple[Page, ...] = ()
     problems: tuple[str, ...] = ()
+    """Those of the files in `unread` come last, in the same order."""
+    unread: tuple[str, ...] = ()
+    """The names of the files that could not be read."""
+
+    @property
+    def in_short(self) -> tuple[str, ...]:
+        """The problems, but of several files that could not be read one line altogether."""
+        count = len(self.unread)
+        if count < 2:
+            return self.problems
+
+        named, rest = ", ".join(self.unread[:_NAMED]), count - _NAMED
+        names = f"{named} and {rest} more" if rest > 0 else named
+        first = self.problems[-count]
+        return (*self.problems[:-count], f"{count} files cannot be read: {names} ({first})")
 
     @property
     def notes(self) -> list[Note]:
@@ -82,15 +99,17 @@ class NoteStore:
         """Return all that is there; a folder that is not there holds nothing."""
         pages: list[Page] = []
         problems: list[str] = []
+        unread: list[str] = []
         for path in self._files(problems):
             try:
                 page = self._page(path)
             except MemoryRefused as error:
                 problems.append(str(error))
+                unread.append(path.name)
             else:
                 pages += [page] if page is not None else []
 
-        return Shelf(tuple(numbered(pages)), tuple(problems))
+        return Shelf(tuple(numbered(pages)), tuple(problems), tuple(unread))
 
     def remember(self, text: str, topic: str = "") -> tuple[Note, bool]:
         """Keep a text as a note and return it, and whether it is new: what is there stays as it is.
