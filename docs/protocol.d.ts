@@ -342,6 +342,10 @@ export interface WaitingCall {
   name: string;
   /** The text as received. */
   arguments: string;
+  /** Why somebody is asked, if whoever wants it says. */
+  reason?: string;
+  /** When it is denied by itself, in milliseconds since 1970, UTC. */
+  until_ms?: number;
 }
 
 /** Where the pod stands. Sizes are tokens. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
@@ -10,7 +11,8 @@ from typing import Literal, Protocol
 from attrs import define, field, frozen
 
 from pod.errors import UnknownApproval
-from pod.protocol import ApprovalRequest, ApprovalResolved, EventData
+from pod.protocol import ApprovalRequest, ApprovalResolved, Envelope, EventData
+from pod.protocol.methods import WaitingCall
 from worker.hooks import ToolCallView
 from worker.ports import NOBODY_TO_ASK, Ruling
 
@@ -26,8 +28,8 @@ _DECIDED_KEPT = 256
 class Publish(Protocol):
     """Publishes an event of the pod."""
 
-    def __call__(self, data: EventData, ref: Ref | None = None, /) -> object:
-        """Publish `data`, which `ref` makes durable."""
+    def __call__(self, data: EventData, ref: Ref | None = None, /) -> Envelope:
+        """Publish `data`, which `ref` makes durable, and return it as it was told."""
 
 
 @frozen
@@ -39,7 +41,7 @@ class _Answer:
 
 @define(eq=False)
 class _Waiting:
-    call: ToolCallView
+    call: WaitingCall
     answer: asyncio.Future[_Answer]
 
 
@@ -86,7 +88,7 @@ class ApprovalDesk:
             self._attending -= 1
 
     @property
-    def waiting(self) -> tuple[ToolCallView, ...]:
+    def waiting(self) -> tuple[WaitingCall, ...]:
         """The calls that wait for a decision, oldest first."""
         return tuple(waiting.call for waiting in self._waiting.values())
 
@@ -153,18 +155,20 @@ class ApprovalDesk:
     async def _answered(self, call: ToolCallView, reason: str) -> tuple[_Answer, str]:
         """Ask whoever attends and wait; nobody's answer in time is a refusal."""
         session = self._session
-        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting[call.call_uid] = _Waiting(call, future)
-        self.publish(
-            ApprovalRequest(
-                call_id=call.call_id,
-                call_uid=call.call_uid,
-                name=call.name,
-                arguments=session.shown(call.arguments),
-                reason=session.shown(reason) or None,
-                timeout_s=session.timeout_s,
-            )
+        request = ApprovalRequest(
+            call_id=call.call_id,
+            call_uid=call.call_uid,
+            name=call.name,
+            arguments=session.shown(call.arguments),
+            reason=session.shown(reason) or None,
+            timeout_s=session.timeout_s,
         )
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        # It waits before anybody hears of it: who does may decide at once.
+        waiting = _Waiting(WaitingCall.of(request, int(time.time() * 1000)), future)
+        self._waiting[call.call_uid] = waiting
+        told = self.publish(request)
+        waiting.call = WaitingCall.of(request, told.ts)
         answer: _Answer | None = None
         try:
             async with asyncio.timeout(session.timeout_s):
@@ -201,7 +205,7 @@ class ApprovalDesk:
             ref,
         )
 
-    def _note(self, call: ToolCallView, outcome: str) -> None:
+    def _note(self, call: ToolCallView | WaitingCall, outcome: str) -> None:
         """Remember for a while what became of a call, for whoever comes too late."""
         for name in (call.call_uid, call.call_id):
             self._decided.pop(name, None)

@@ -37,10 +37,10 @@ from pod.protocol import (
     EventData,
     SessionChanged,
 )
+from pod.protocol.methods import WaitingCall
 from pod.runs import RunDriver, RunResult, Steering
 from pod.status import PodStatus, status_of
 from worker.foreign import uninterrupted
-from worker.hooks import ToolCallView
 from worker.items import Image, Item, UserMessage
 from worker.threads import call_in_daemon_thread
 
@@ -332,7 +332,7 @@ class Pod:
         """
         self._approvals.decide(call_id, decision, scope=scope, by=by)
 
-    def waiting_approvals(self) -> tuple[ToolCallView, ...]:
+    def waiting_approvals(self) -> tuple[WaitingCall, ...]:
         """Return the calls that wait for a decision, oldest first."""
         return self._approvals.waiting
 

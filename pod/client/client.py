@@ -16,10 +16,9 @@ from pod.errors import PodClosed, PodError
 from pod.home import Home
 from pod.prompts import prompt_message
 from pod.protocol import ApprovalRequest, CompactionDone, Envelope, EventData, event_name
-from pod.protocol.methods import SessionAnswer, TextAnswer
+from pod.protocol.methods import SessionAnswer, TextAnswer, WaitingCall
 from pod.serve.places import Places
 from worker.foreign import uninterrupted
-from worker.hooks import ToolCallView
 from worker.items import Image, Item, UserMessage
 
 from .cursor import Cursor, Position
@@ -319,7 +318,7 @@ class PodClient:
         params = {"call_id": call_id, "decision": decision, "scope": scope}
         return self._at_once("approve", params | {"by": by} if by else params)
 
-    def waiting_approvals(self) -> tuple[ToolCallView, ...]:
+    def waiting_approvals(self) -> tuple[WaitingCall, ...]:
         """Return the calls that wait for a decision, oldest first."""
         return self._feed.mirror.waiting
 

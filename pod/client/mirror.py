@@ -24,9 +24,14 @@ from pod.protocol import (
     TurnStart,
     Usage,
 )
-from pod.protocol.methods import HISTORY_LIMIT, CommandsAnswer, HistoryAnswer, StatusAnswer
+from pod.protocol.methods import (
+    HISTORY_LIMIT,
+    CommandsAnswer,
+    HistoryAnswer,
+    StatusAnswer,
+    WaitingCall,
+)
 from pod.status import PodStatus
-from worker.hooks import ToolCallView
 from worker.items import Item, SystemNote
 from worker.items_json import load_item
 
@@ -63,7 +68,7 @@ class Mirror:
     _items_of: str = field(default="", init=False)
     """The session that `_items` are of."""
     _items: tuple[Item, ...] = field(default=(), init=False)
-    _waiting: dict[str, ToolCallView] = field(factory=dict, init=False)
+    _waiting: dict[str, WaitingCall] = field(factory=dict, init=False)
     _meanwhile: list[Envelope] | None = field(default=None, init=False)
     """What was taken in while a newer status is asked for."""
     _refreshing: asyncio.Lock = field(factory=asyncio.Lock, init=False)
@@ -89,7 +94,7 @@ class Mirror:
         return self._items if self.status else ()
 
     @property
-    def waiting(self) -> tuple[ToolCallView, ...]:
+    def waiting(self) -> tuple[WaitingCall, ...]:
         """The tool calls that wait for a decision, oldest first."""
         return tuple(self._waiting.values())
 
@@ -113,8 +118,7 @@ class Mirror:
             case CompactionDone(new_session_id=session_id):
                 self._status = evolve(self._status, session_id=session_id)
             case ApprovalRequest():
-                call = ToolCallView(data.call_id, data.call_uid, data.name, data.arguments)
-                self._waiting[data.call_uid] = call
+                self._waiting[data.call_uid] = WaitingCall.of(data, envelope.ts)
             case ApprovalResolved(call_uid=call_uid):
                 self._waiting.pop(call_uid, None)
             case _:
@@ -155,10 +159,7 @@ class Mirror:
         known = {name: getattr(answer, name) for name in names if hasattr(answer, name)}
         self._status = PodStatus(**known)
         self._as_of = (answer.launch, answer.seq)
-        self._waiting = {
-            call.call_uid: ToolCallView(call.call_id, call.call_uid, call.name, call.arguments)
-            for call in answer.approvals
-        }
+        self._waiting = {call.call_uid: call for call in answer.approvals}
 
     async def _newer_items(self, ask: Ask) -> tuple[str, tuple[Item, ...]]:
         """Return the session and its items; those that are here already are not asked for."""

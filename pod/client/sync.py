@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pod.bus import Subscription
 from pod.errors import PodClosed
 from pod.protocol import CompactionDone, Envelope, EventData
-from worker.hooks import ToolCallView
+from pod.protocol.methods import WaitingCall
 from worker.items import Image, Item, UserMessage
 
 from .callbacks import Callbacks
@@ -302,7 +302,7 @@ class SyncPodClient:
         """How it is connected just now."""
         return self._client.link
 
-    def waiting_approvals(self) -> tuple[ToolCallView, ...]:
+    def waiting_approvals(self) -> tuple[WaitingCall, ...]:
         """Return the calls that wait for a decision, oldest first."""
         return self._client.waiting_approvals()
 

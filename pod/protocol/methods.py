@@ -7,12 +7,12 @@ refused; fields of an answer that a reader does not know are for newer ones.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
 from attrs import frozen
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer
 
-from pod.protocol.events import CompactionDone, State
+from pod.protocol.events import ApprovalRequest, CompactionDone, State
 
 HISTORY_PAGE = 200
 """How many items `get_history` gives where no `limit` is named."""
@@ -155,6 +155,16 @@ class WaitingCall(Answer):
     name: str
     arguments: str
     """The text as received."""
+    reason: str | None = None
+    """Why somebody is asked, if whoever wants it says."""
+    until_ms: int | None = None
+    """When it is denied by itself, in milliseconds since 1970, UTC."""
+
+    @classmethod
+    def of(cls, request: ApprovalRequest, asked_ms: int) -> Self:
+        """Return a call as it waits that was asked about at `asked_ms`, since 1970."""
+        fields = request.model_dump(exclude={"timeout_s"})
+        return cls(**fields, until_ms=asked_ms + int(request.timeout_s * 1000))
 
 
 class StatusAnswer(Answer):
@@ -196,6 +206,10 @@ class StatusAnswer(Answer):
     """The tool calls that wait for a decision, oldest first."""
     subscribers: int = 0
     """How many connections are subscribed now."""
+
+    @field_serializer("approvals")
+    def _without_nulls(self, calls: tuple[WaitingCall, ...]) -> list[dict[str, object]]:
+        return [call.model_dump(exclude_none=True) for call in calls]
 
 
 class SubscribeParams(Params):

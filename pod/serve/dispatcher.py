@@ -213,7 +213,6 @@ class Dispatcher:
         fields = asdict(self.pod.status())
         # It comes from an engine, which may say anything.
         fields["engine_status"] = _as_json(fields["engine_status"])
-        waiting = tuple(methods.WaitingCall(**asdict(c)) for c in self.pod.waiting_approvals())
         return methods.StatusAnswer(
             **fields,
             launch=self.hub.bus.launch,
@@ -222,7 +221,7 @@ class Dispatcher:
             since_ms=self.since_ms,
             manifest=self.manifest,
             subscribers=len(self.hub),
-            approvals=waiting,
+            approvals=self.pod.waiting_approvals(),
         )
 
     async def _ping(self, _: methods.NoParams, __: Connection) -> Answer:

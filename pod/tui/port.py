@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pod.context.plugin_commands import EngineCommand
     from pod.pod import Pod
     from pod.protocol import CompactionDone, Envelope
+    from pod.protocol.methods import WaitingCall
     from pod.runs import RunResult
     from pod.status import PodStatus
-    from worker.hooks import ToolCallView
     from worker.items import Item
 
 
@@ -69,7 +69,7 @@ class PodPort(Protocol):
     ) -> object:
         """Decide about a call that waits, named by its `call_uid`. Raises `UnknownApproval`."""
 
-    def waiting_approvals(self) -> Sequence[ToolCallView]:
+    def waiting_approvals(self) -> Sequence[WaitingCall]:
         """Return the calls that wait for a decision, oldest first."""
 
     async def idle(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from worker.hooks import ToolCallView
+from pod.protocol.methods import WaitingCall
 from worker.items import (
     AssistantMessage,
     Item,
@@ -40,7 +40,7 @@ def arrived(
     history: Sequence[Item],
     now_ms: int,
     *,
-    waiting: Sequence[ToolCallView] = (),
+    waiting: Sequence[WaitingCall] = (),
     retained_turns: int | None = None,
 ) -> Step:
     """Return the state of a pod that is come to now, and its last turn, so that one can go on.
@@ -66,7 +66,7 @@ def arrived(
         text = f"compacting {status.occupancy:,} tokens ({counted(status.turns, 'turn')})"
         state = evolve(state, compaction=Progress(f"{text} ▸ summarizing …", now_ms))
 
-    wanted = tuple(Wanted(call.name, call.arguments) for call in waiting)
+    wanted = tuple(Wanted(call.name, call.arguments, call.reason) for call in waiting)
     state = evolve(state, approvals=tuple(map(_approval, waiting)))
     if not history:
         return Step(state, wanted)
@@ -146,8 +146,10 @@ def pruned_tokens(history: Sequence[Item], watermark: int) -> int:
     return sum(utf8_len(content) // _BYTES_A_TOKEN for content in contents)
 
 
-def _approval(call: ToolCallView) -> Approval:
-    return Approval(call.call_id, call.call_uid, call.name, call.arguments, None)
+def _approval(call: WaitingCall) -> Approval:
+    return Approval(
+        call.call_id, call.call_uid, call.name, call.arguments, call.reason, call.until_ms
+    )
 
 
 def _answered(message: AssistantMessage) -> Iterator[Block]:

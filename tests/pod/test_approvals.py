@@ -14,6 +14,7 @@ import pytest
 
 from pod import Pod
 from pod.approvals import ApprovalDesk
+from pod.bus import EventBus
 from pod.errors import UnknownApproval
 from pod.protocol import ApprovalRequest, ApprovalResolved, RunEnd, ToolResult
 from tests.fake_provider import Say, Script, serving
@@ -291,7 +292,9 @@ def desk_of(told: list[object], timeout_s: float) -> ApprovalDesk:
     async def record(_fields: dict[str, object]) -> tuple[str, int]:
         return "session", 1
 
-    desk = ApprovalDesk(lambda data, _ref=None: told.append(data), is_watched=lambda: True)
+    bus = EventBus()
+    bus.listen(lambda envelope: told.append(envelope.data))
+    desk = ApprovalDesk(bus.publish, is_watched=lambda: True)
     desk.open_session(record, shown=str, timeout_s=timeout_s)
     return desk
 
@@ -307,7 +310,7 @@ async def test_an_id_that_two_waiting_calls_have_decides_neither() -> None:
             desk.decide("call_0", "allow")
 
         assert all(call.call_uid in refused.value.hint for call in calls)
-        assert desk.waiting == tuple(calls)
+        assert [call.call_uid for call in desk.waiting] == [call.call_uid for call in calls]
         desk.decide("b" * 32, "deny")
         desk.decide("call_0", "allow")
 

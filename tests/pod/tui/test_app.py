@@ -15,6 +15,7 @@ from pod.context.plugin_commands import EngineCommand
 from pod.errors import PodBusy, PodError
 from pod.pod import PodStatus
 from pod.protocol import Envelope, EventData
+from pod.protocol.methods import WaitingCall
 from pod.runs import RunResult
 from pod.tui.app import Manner, View
 from pod.tui.asking import KEYS_AFTER_MS
@@ -23,7 +24,6 @@ from pod.tui.commands import Command, not_here
 from pod.tui.stage import Listener
 from pod.tui.state import Approval, ViewState
 from tests.pod.tui.events import approval, compaction_start, resolved, run_end, run_start, status
-from worker.hooks import ToolCallView
 from worker.items import AssistantMessage, Item, Text, UserMessage, user_message
 from worker.llm.types import Usage
 
@@ -107,7 +107,7 @@ class RememberingPod:
 
         return later()
 
-    def waiting_approvals(self) -> Sequence[ToolCallView]:
+    def waiting_approvals(self) -> Sequence[WaitingCall]:
         return ()
 
     async def idle(self) -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from pod import protocol
+from pod.protocol.methods import WaitingCall
 from pod.tui.blocks import Asked, Called, Said, Thought, Told, Tone, Wanted
 from pod.tui.model import advance
 from pod.tui.recall import arrived, last_turn, missed, open_calls, pruned_tokens
 from pod.tui.state import Approval, Call
 from tests.pod.tui.events import status
-from worker.hooks import ToolCallView
 from worker.items import (
     AssistantMessage,
     Item,
@@ -84,10 +84,19 @@ def test_who_comes_to_a_compaction_sees_it() -> None:
 
 
 def test_who_comes_is_asked_about_what_waits() -> None:
-    view = ToolCallView("c2", "u2", "fetch", '{"url": "x"}')
+    view = WaitingCall(
+        call_id="c2",
+        call_uid="u2",
+        name="fetch",
+        arguments='{"url": "x"}',
+        reason="it leaves the house",
+        until_ms=70_000,
+    )
     step = arrived(status(10, state="running"), HISTORY, 0, waiting=[view])
-    assert step.said[-1] == Wanted("fetch", '{"url": "x"}')
-    assert step.state.approvals == (Approval("c2", "u2", "fetch", '{"url": "x"}', None),)
+    reason = "it leaves the house"
+    assert step.said[-1] == Wanted("fetch", '{"url": "x"}', reason)
+    asked = Approval("c2", "u2", "fetch", '{"url": "x"}', reason, until_ms=70_000)
+    assert step.state.approvals == (asked,)
 
 
 def test_what_was_missed_is_what_came_after_the_last_that_was_seen() -> None:
