@@ -11,7 +11,7 @@ from attrs import frozen
 from session_store.token_shapes import mask_token_shapes
 
 from .document import Document, Table, plain
-from .model import ModelReader, ModelSection
+from .model import ModelReader, ModelSection, place_of
 from .read import HermesConfig, Mistake
 
 BUILT_IN = "compressor"
@@ -26,6 +26,7 @@ Window = Callable[[Mapping[str, object]], "int | None"]
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _SECTIONS = ("agent", "compression", "context", "memory", "plugins", "auxiliary")
 """The tables that are looked into; of each, what was not asked for is named."""
+_ENTRIES = ("plugins", "entries")
 _SECRET_NAME = re.compile(
     r"api_?key|(?:^|_)(?:key|token|secret)$|secret|passw|credential|authorization", re.IGNORECASE
 )
@@ -98,11 +99,22 @@ class _Conversion:
             for line in [line for line in table.lines if _has_key_in(line.value)]:
                 table.lines.remove(line)
                 what = "would be what looks like a key, which is not copied"
-                self.config.mistakes.append(Mistake(f"{table.name}.{line.key}", what))
+                self.config.mistakes.append(self._secret_at(table.name, line.key, what))
 
             table.notes[:] = map(mask_token_shapes, table.notes)
 
         made.foot[:] = map(mask_token_shapes, made.foot)
+
+    def _secret_at(self, table: str, key: str, what: str) -> Mistake:
+        """Return a mistake where it stands in the file, as far as that is known."""
+        path = place_of(table, key)
+        if path is None:
+            return Mistake(f"{table}.{key}", what)
+
+        # A row of its own may have said it: then the model that names the row is what is known.
+        line = self.config.lines.get(path) or self.config.lines.get(path[:-1])
+        where = path if path in self.config.lines else (table, key)
+        return Mistake(".".join(where), what, line)
 
     # ------------------------------------------------------------------ the model
 
@@ -281,7 +293,7 @@ class _Conversion:
     # ------------------------------------------------------------------ engine and memory
 
     def _engine_name(self) -> str:
-        name = self.config.text("context", "engine") or BUILT_IN
+        name = self.config.name("context", "engine") or BUILT_IN
         if not _NAME.fullmatch(name):
             self.config.wrong(
                 ("context", "engine"), 'must be a plain name: letters, digits, "-", "_" and "."'
@@ -294,26 +306,29 @@ class _Conversion:
         config = self.config
         timeout = config.number("compression", "context_timeout_seconds", low=0, high=10**9)
         table = made.table("context")
+        plugin = engine
         if engine != BUILT_IN:
             enabled = [name for name in config.rows("plugins", "enabled") if isinstance(name, str)]
+            plugin = self._plugin_of(engine, enabled)
             table.add("engine", engine)
-            others = ", ".join(name for name in enabled if name != engine)
-            if others:
-                table.notes.append(
-                    "an engine is named by the folder of its plugin under $POD_HOME/plugins; "
-                    f"Hermes had these plugins enabled too: {others}"
-                )
+            table.notes.extend(_named_by_folder(engine, plugin, enabled))
 
         if timeout:
             seconds = int(timeout) if timeout == int(timeout) else timeout
             table.add("timeout_seconds", seconds, "Hermes: context_timeout_seconds")
 
         if engine != BUILT_IN:
-            self._options(made, engine)
+            self._options(made, engine, plugin)
 
-    def _options(self, made: Document, engine: str) -> None:
+    def _plugin_of(self, engine: str, enabled: list[str]) -> str:
+        """Return the plugin that an engine is of: the one enabled whose name has it in, if any."""
+        known = {*enabled, *map(str, self.config.table("plugins", "entries"))}
+        near = [name for name in enabled if engine in name]
+        return near[0] if engine not in known and len(near) == 1 else engine
+
+    def _options(self, made: Document, engine: str, plugin: str) -> None:
         config = self.config
-        entry = config.table("plugins", "entries", engine)
+        entry = config.table("plugins", "entries", plugin)
         given: dict[str, Any] = {}
         for part in ("config", "settings"):
             inner = entry.get(part)
@@ -329,7 +344,7 @@ class _Conversion:
 
     def _memory(self, table: Table) -> None:
         config = self.config
-        provider = config.text("memory", "provider")
+        provider = config.name("memory", "provider")
         is_kept = config.raw("memory", "memory_enabled")
         if provider and not _NAME.fullmatch(provider):
             config.wrong(("memory", "provider"), "must be a plain name")
@@ -352,13 +367,32 @@ class _Conversion:
             made.foot.append(f"prompt_caching.cache_ttl {ttl}: prompts are cached for 5 minutes")
 
         for section in ("model", *_SECTIONS):
-            unused = config.unused(section)
+            unused = [key for key in config.unused(section) if (section, key) != _ENTRIES]
             if unused:
                 made.foot.append(f"not carried over from {section}: {', '.join(unused)}")
+
+        entries = config.unused(*_ENTRIES)
+        if entries:
+            made.foot.append(f"not carried over from plugins.entries: {', '.join(entries)}")
 
         rest = [key for key in config.unused() if not key.startswith("_")]
         if rest:
             made.foot.append(f"not carried over: {', '.join(rest)}")
+
+
+def _named_by_folder(engine: str, plugin: str, enabled: list[str]) -> Iterable[str]:
+    """Yield what is to be said of the name of an engine whose plugin has perhaps another."""
+    by_folder = "an engine is named by the folder of its plugin under $POD_HOME/plugins"
+    if plugin != engine:
+        yield (
+            f"{by_folder}; Hermes has no plugin {engine} enabled and has {plugin}: if it is that "
+            f'one, write engine = "{plugin}"; its options are taken from plugins.entries.{plugin}'
+        )
+
+    others = ", ".join(name for name in enabled if name not in {engine, plugin})
+    if others:
+        begin = "" if plugin != engine else f"{by_folder}; "
+        yield f"{begin}Hermes had these plugins enabled too: {others}"
 
 
 def _has_key_in(value: object) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from attrs import define, field
 from attrs import frozen as frozen_class
 
 from .providers import (
+    ALIASES,
     DEFAULT_LOCAL,
     PROVIDERS,
     SIGNED_IN,
@@ -57,10 +59,15 @@ class ModelReader:
         if isinstance(given, str):
             return self._section(("model",), model=given.strip(), given={})
 
+        told = len(config.mistakes)
         table = config.table("model")
         named = config.text("model", "default") or config.text("model", "model")
         if not named:
-            config.wrong(("model", "default"), "missing: which model is meant")
+            if len(config.mistakes) == told:
+                config.wrong(("model", "default"), "missing: which model is meant")
+
+            # What else is wrong with it is told all the same.
+            self._section(("model",), model="unknown", given=table)
             return None
 
         return self._section(("model",), model=named, given=table)
@@ -192,8 +199,11 @@ class ModelReader:
 
         # What is no plain word may be a key that has slipped, and is not repeated.
         shown = f"{named!r} " if _WORD.fullmatch(named) else ""
+        near = get_close_matches(named, [*PROVIDERS, *ALIASES], 1, 0.75)
+        meant = f"; did you mean {near[0]}?" if near else ""
         self.config.wrong(
-            (*path, "provider"), f"{shown}is no provider that is known here, and has no base_url"
+            (*path, "provider"),
+            f"{shown}is no provider that is known here, and has no base_url{meant}",
         )
         return None
 
@@ -286,6 +296,16 @@ class ModelReader:
             )
 
         return {"api_key_env": (variable, "")} if variable else {}
+
+
+def place_of(table: str, key: str) -> Path_ | None:
+    """Return where Hermes has what a manifest has as this key of a model, None for another's."""
+    sections: dict[str, Path_] = {"provider": ("model",), "compaction.provider": _SUMMARIES}
+    found = sections.get(table)
+    return None if found is None else (*found, _THEIR_WORDS.get(key, key))
+
+
+_SUMMARIES = ("auxiliary", "compression")
 
 
 def _spelled(kind: str, address: str) -> str:

@@ -104,6 +104,15 @@ class HermesConfig:
 
         return str(value)
 
+    def name(self, *path: str) -> str:
+        """Return a text as `text` does; what is no text, as YAML has it, is a mistake."""
+        value = self.raw(*path)
+        if value is None or isinstance(value, str):
+            return self.text(*path)
+
+        self.wrong(path, f"must be text, and is {kind_of(value)}")
+        return ""
+
     def number(self, *path: str, low: float, high: float) -> float | None:
         """Return a number within bounds, also where it is written as text; None for none."""
         value = self.raw(*path)

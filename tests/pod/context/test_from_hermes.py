@@ -281,6 +281,30 @@ def test_an_engine_comes_with_its_options_and_decides_by_itself() -> None:
     assert "abc" not in written
 
 
+LCM = MODEL + (
+    "context: {engine: lcm}\nplugins:\n  enabled: [%s]\n"
+    "  entries:\n    hermes-lcm: {settings: {depth: 3}}\n    other: {settings: {x: 1}}\n"
+)
+
+
+def test_an_engines_options_are_found_under_the_name_of_its_plugin() -> None:
+    done = converted(LCM % "hermes-lcm, other")
+    text = done.document.text()
+    assert tomllib.loads(text)["context"] == {"engine": "lcm", "options": {"depth": 3}}
+    written = " ".join(text.replace("\n#", " ").split())
+    assert 'if it is that one, write engine = "hermes-lcm"; its options are taken from' in written
+    assert "had these plugins enabled too: other" in written
+    assert "not carried over from plugins.entries: other" in written
+
+
+@pytest.mark.parametrize("enabled", ["", "other", "hermes-lcm, my-lcm", "lcm, hermes-lcm"])
+def test_whose_options_they_are_is_never_guessed(enabled: str) -> None:
+    text = converted(LCM % enabled).document.text()
+    assert tomllib.loads(text)["context"] == {"engine": "lcm"}
+    assert "not carried over from plugins.entries: hermes-lcm, other" in text
+    assert "write engine" not in text
+
+
 @pytest.mark.parametrize(
     ("lines", "memory"),
     [
@@ -356,6 +380,9 @@ def test_what_is_not_built_is_commented_out() -> None:
         ),
         (MODEL + "context:\n  engine: ../x\n", 6, "context.engine", "a plain name"),
         (MODEL + "memory:\n  provider: a/b\n", 6, "memory.provider", "a plain name"),
+        (MODEL + "memory:\n  provider: 7\n", 6, "memory.provider", "must be text, and is a number"),
+        (MODEL + "context:\n  engine: 7\n", 6, "context.engine", "must be text, and is a number"),
+        ("model:\n  default: m\n  provider: opnrouter\n", 3, "model.provider", "mean openrouter?"),
         (MODEL + "agent:\n  reasoning_effort: huge\n", 6, "agent.reasoning_effort", "none of"),
         (MODEL + "agent:\n  max_turns: 1.5\n", 6, "agent.max_turns", "a whole number"),
         (MODEL + "agent: {}\nagent: {}\n", 6, "agent", "is there twice"),
@@ -375,6 +402,29 @@ def test_a_mistake_is_told_with_its_line(
     told = mistakes(text)
     assert (line, key) in [(at, where) for at, where, _ in told]
     assert message in " ".join(said for _, where, said in told if where == key)
+
+
+@pytest.mark.parametrize("model", ["default: [a, b]", "model: {a: b}"])
+def test_a_model_that_is_no_name_is_told_once_with_what_is_beside_it(model: str) -> None:
+    text = f"model:\n  {model}\n  provider: opnrouter\n"
+    first, second = mistakes(text)
+    assert first[0] == 2
+    assert "must be text" in first[2]
+    assert second[:2] == (3, "model.provider")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("base_url: https://me:pw@h/%s/v1\n", 3, "model.base_url"),
+        ("base_url: http://h/%s\n", 3, "model.base_url"),
+        ("provider: p\nproviders: {p: {base_url: http://h/%s}}\n", 1, "provider.base_url"),
+    ],
+)
+def test_what_looks_like_a_key_is_told_with_its_line(text: str, line: int, key: str) -> None:
+    ((at, where, said),) = mistakes("model:\n  default: m\n  " + text % SECRET)
+    assert (at, where) == (line, key)
+    assert "looks like a key" in said
 
 
 def test_all_mistakes_are_told_at_once() -> None:
