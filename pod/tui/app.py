@@ -42,6 +42,11 @@ from .text import one_line
 INTERRUPTED = 130
 _AGAIN = Told("(Ctrl-C once more leaves)")
 _TOO_NEW = Told("this has only just been asked; please answer again", Tone.WARNING)
+_NO_ANSWER = Told(
+    "that is no answer: y once, s for this session, n deny\n"
+    "  a space before it sends the line as a prompt",
+    Tone.WARNING,
+)
 _BUSY_S = 0.1
 _LATE_MS = 500
 """After how long what was typed is shown to wait, where the pod seemed to be free."""
@@ -251,6 +256,8 @@ class View:
 
         if text.startswith("/"):
             self._command(text)
+        elif not self.manner.is_piped and self._asking.is_near_miss(text):
+            self.tell(_NO_ANSWER)
         elif not is_blank(text):
             self._queue(text.strip(), lambda: self._prompt(text.strip()))
         else:

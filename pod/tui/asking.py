@@ -12,6 +12,11 @@ KEYS_AFTER_MS = 700
 """How long a question is there before a single key answers it: such a key may be the next letter
 of what is just being typed."""
 _ANSWERS = {"y": "y", "yes": "y", "s": "s", "session": "s", "n": "n", "no": "n"}
+_NEAR_MISSES = frozenset(
+    {"allow", "allowed", "approve", "accept", "ok", "okay", "yep", "yeah", "sure", "once", "always"}
+    | {"deny", "denied", "reject", "refuse", "nope", "never"}
+)
+"""What people say to a question of this kind, and is no answer here: it could mean several."""
 
 
 @frozen
@@ -74,6 +79,17 @@ class Asking:
             return None
 
         return _ANSWERS.get(line.strip().lower())
+
+    def is_near_miss(self, line: str) -> bool:
+        """Tell whether a line was likely meant to decide about a call, and does not.
+
+        It decides nothing. With a space before it, it is a prompt like any other.
+        """
+        if not self._first or self.question is not None or line[:1].isspace():
+            return False
+
+        said = line.strip().lower().rstrip(".!")
+        return (len(said) == 1 and said.isalpha()) or said in _NEAR_MISSES
 
     def is_too_new(self, now_ms: int) -> bool:
         """Tell whether an answer may have been meant for the call that was asked about before."""
