@@ -29,9 +29,9 @@ _VALUE_CHARS = 60
 def events(
     name: str, *, from_seq: int | None, launch: str | None, only: tuple[str, ...], as_json: bool
 ) -> None:
-    """Print a pod's events as they come, from now on or from one that was published before.
+    """Print a served pod's events as they come.
 
-    What the pod no longer holds, also of an earlier launch, comes from its session's log. Whoever
+    That is from now on, or from one that was published before. What the pod no longer holds, also of an earlier launch, comes from its session's log. Whoever
     only looks on does not count as somebody to ask for approval.
     """
     from pod.home import Home

@@ -27,7 +27,10 @@ _BLOCK_BYTES = 1 << 16
 @click.option("-n", "--lines", type=click.IntRange(min=0), help="Only the last so many lines.")
 @debug_option
 def logs(name: str, *, follow: bool, lines: int | None) -> None:
-    """Print a pod's log: its launches, runs, compactions and complaints; no conversations."""
+    """Print what a served pod has printed.
+
+    Those are its launches, runs, compactions and complaints; no conversations.
+    """
     from pod.errors import PodError
     from pod.home import Home
     from pod.serve.places import Places

@@ -37,10 +37,12 @@ COMMANDS: dict[str, Known] = {
     "serve": Known("pod.cli.serve:serve", "Serve a pod that outlives this terminal."),
     "ps": Known("pod.cli.ps:ps", "List the pods that are served now."),
     "attach": Known("pod.cli.attach:attach", "Watch a served pod, and talk to it."),
-    "send": Known("pod.cli.send:send", "Send one request to a served pod."),
+    "send": Known(
+        "pod.cli.send:send", "Send one request to a pod and print what it answers, as JSON."
+    ),
     "events": Known("pod.cli.events:events", "Print a served pod's events as they come."),
     "logs": Known("pod.cli.logs:logs", "Print what a served pod has printed."),
-    "stop": Known("pod.cli.stop:stop", "End a served pod."),
+    "stop": Known("pod.cli.stop:stop", "End a served pod, and return when it is gone."),
     "sessions": Known(
         "pod.cli.sessions:sessions",
         "Where conversations are kept: list, read, search, fork and verify them.",

@@ -24,7 +24,10 @@ SILENT = "silent"
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @debug_option
 def ps(as_json: bool) -> None:
-    """List the pods that are served now. What dead ones left behind is removed."""
+    """List the pods that are served now.
+
+    What dead ones left behind is removed.
+    """
     from pod.home import Home
 
     with reported():
