@@ -31,8 +31,9 @@ def events(
 ) -> None:
     """Print a served pod's events as they come.
 
-    That is from now on, or from one that was published before. What the pod no longer holds, also of an earlier launch, comes from its session's log. Whoever
-    only looks on does not count as somebody to ask for approval.
+    That is from now on, or from one that was published before. What the pod no longer holds, also
+    of an earlier launch, comes from its session's log. Whoever only looks on does not count as
+    somebody to ask for approval.
     """
     from pod.home import Home
     from pod.serve.places import Places
