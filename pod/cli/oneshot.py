@@ -11,7 +11,7 @@ from attrs import define, field
 
 from manifests import CompactionSection
 from pod.pod import Pod
-from pod.protocol import Envelope, RunEnd, RunStart, TextDelta, TextDone
+from pod.protocol import ApprovalResolved, Envelope, RunEnd, RunStart, TextDelta, TextDone
 from worker.items import is_turn_start
 
 from .complaints import complaints_on_stderr
@@ -127,6 +127,8 @@ class Answers:
     _streamed: bool = field(default=False, init=False)
     """Whether the present answer's text has come in pieces already."""
     _started_s: float = field(factory=time.monotonic, init=False)
+    _unasked: dict[str, None] = field(factory=dict, init=False)
+    """The tools that somebody would have had to allow, in the order of their calls."""
     _narrator: Narrator = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -147,8 +149,11 @@ class Answers:
                 self.outlet.end_line()
             case RunStart():
                 self._started_s = time.monotonic()
+            case ApprovalResolved(by="nobody", name=name):
+                self._unasked[name] = None
             case RunEnd() as end:
                 self.outlet.end_line()
+                self._say_unasked()
                 self._close(end)
             case data:
                 self._narrator.tell(data)
@@ -156,6 +161,15 @@ class Answers:
     def _end_line(self) -> None:
         if self.outlet.is_terminal:
             self.outlet.end_line()
+
+    def _say_unasked(self) -> None:
+        """Say what helps where a call was denied as nobody was there to ask."""
+        if self._unasked:
+            say(
+                f"  {', '.join(self._unasked)}: to be asked, run it without a prompt; or allow it "
+                "in [permissions] tools",
+                err=True,
+            )
 
     def _close(self, end: RunEnd) -> None:
         if end.outcome == "finished" and (self.scene.is_verbose or sys.stderr.isatty()):

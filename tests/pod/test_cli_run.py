@@ -161,6 +161,24 @@ def test_an_engine_that_is_not_there_is_told_without_being_asked(desk: Desk) -> 
     assert "built-in compressor" in done.stderr
 
 
+def test_where_nobody_is_there_to_ask_it_is_said_what_helps(desk: Desk) -> None:
+    def script(asked: Asked, n: int) -> Say:
+        calls = (("deploy", '{"where": "a"}'), ("deploy", '{"where": "b"}'))
+        return Say("…", calls=calls) if n == 1 else Say("ok")
+
+    tools = '[tools]\npython = ["tests.pod.asking_tools:deploy", "tests.pod.asking_tools:look"]\n'
+    with serving(script) as served:
+        extra = f'{tools}[permissions]\ntools = {{ deploy = "ask", look = "allow" }}\n'
+        done = desk.pod("run", desk.manifest(served.base_url, extra), "go")
+        read = served.asked[1].text
+
+    helps = "  deploy: to be asked, run it without a prompt; or allow it in [permissions] tools"
+    assert done.stderr.splitlines()[-1] == helps
+    assert done.stderr.count("to be asked") == 1
+    assert "nobody is there to ask" in read
+    assert "without a prompt" not in read
+
+
 def test_a_compaction_is_over_before_the_command_ends(desk: Desk) -> None:
     def script(asked: Asked, n: int) -> Say:
         return Say(SUMMARY) if asked.wants_summary else Say("word " * 3_000 if n == 1 else "ok")
