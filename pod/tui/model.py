@@ -416,7 +416,7 @@ def _(data: protocol.Snapshot, state: ViewState, now_ms: int) -> Step:
         compaction=state.compaction if data.state == "compacting" else None,
     )
     if data.state == "compacting" and here.compaction is None:
-        text = f"compacting {data.occupancy:,} tokens ▸ summarizing …"
+        text = f"compacting {data.occupancy:,} tokens …"
         here = evolve(here, compaction=Progress(text, now_ms))
 
     return Step(here)

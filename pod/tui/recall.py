@@ -22,6 +22,7 @@ from worker.items import (
 )
 from worker.text import utf8_len
 
+from . import wording
 from .blocks import Asked, Block, Called, Said, Thought, Told, Tone, Wanted
 from .model import Step
 from .state import Answering, Approval, Call, Progress, ViewState
@@ -63,8 +64,9 @@ def arrived(
         joined = Answering(is_joined=True)
         state = evolve(state, answering=joined, run_ms=now_ms, calls=open_calls(history))
     elif status.state == "compacting":
-        text = f"compacting {status.occupancy:,} tokens ({counted(status.turns, 'turn')})"
-        state = evolve(state, compaction=Progress(f"{text} ▸ summarizing …", now_ms))
+        turns = counted(status.turns, "turn")
+        text = wording.under_way(status.occupancy, turns, status.engine)
+        state = evolve(state, compaction=Progress(text, now_ms))
 
     wanted = tuple(Wanted(call.name, call.arguments, call.reason) for call in waiting)
     state = evolve(state, approvals=tuple(map(_approval, waiting)))

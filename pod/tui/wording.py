@@ -8,6 +8,7 @@ from worker.llm.types import Usage as MeasuredUsage
 from .text import counted
 
 _MOST_FAILURES = 3
+_BUILT_IN = "compressor"
 
 
 def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int | None) -> str:
@@ -20,13 +21,17 @@ def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int 
         return start.message
 
     what = counted(turns, "turn")
-    is_builtin = start.engine == "compressor"
-    if is_builtin and retained_turns is not None:
+    if start.engine == _BUILT_IN and retained_turns is not None:
         what += f", keeping the last {retained_turns}"
 
+    return under_way(start.input_tokens, what, start.engine)
+
+
+def under_way(tokens: int, turns: str, engine: str) -> str:
+    """Return the line that says that a compaction goes on, and what is done."""
     # Whether another engine asks a model for a summary is not known here.
-    step = " ▸ summarizing" if is_builtin else ""
-    return f"compacting {start.input_tokens:,} tokens ({what}){step} …"
+    step = " ▸ summarizing" if engine == _BUILT_IN else ""
+    return f"compacting {tokens:,} tokens ({turns}){step} …"
 
 
 def compacted(done: protocol.CompactionDone) -> str:

@@ -200,6 +200,15 @@ def test_of_another_engine_it_is_not_said_that_it_summarizes() -> None:
     assert state.compaction.text == "compacting 3,412 tokens (1 turn) …"
 
 
+def test_of_a_compaction_that_was_missed_only_its_size_is_said() -> None:
+    snapshot = protocol.Snapshot(
+        session_id="s1", state="compacting", history_len=4, occupancy=3_412
+    )
+    state, _ = story(snapshot)
+    assert state.compaction is not None
+    assert state.compaction.text == "compacting 3,412 tokens …"
+
+
 def test_a_failed_compaction_says_what_comes_next() -> None:
     failed = protocol.CompactionFailed(
         session_id="s1",

@@ -83,6 +83,12 @@ def test_who_comes_to_a_compaction_sees_it() -> None:
     assert step.state.compaction.text == "compacting 3,412 tokens (6 turns) ▸ summarizing …"
 
 
+def test_who_comes_to_a_compaction_by_another_engine_is_not_told_that_it_summarizes() -> None:
+    step = arrived(status(3_412, state="compacting", turns=6, engine="brief"), HISTORY, 5_000)
+    assert step.state.compaction is not None
+    assert step.state.compaction.text == "compacting 3,412 tokens (6 turns) …"
+
+
 def test_who_comes_is_asked_about_what_waits() -> None:
     view = WaitingCall(
         call_id="c2",
