@@ -134,6 +134,7 @@ def test_a_call_is_decided_once_and_then_nobody_is_asked(desk: Desk) -> None:
         two.see('allow deploy where="here"?')
         with attached(desk) as three:
             three.see('allow deploy where="here"?')
+            time.sleep(1.0)  # What comes at once may have been meant for something else.
             two.enter("/approve")
             for glass in (one, two, three):
                 glass.see("deploy allowed by ")

@@ -132,6 +132,7 @@ async def test_a_fresh_session_ends_the_old_one_and_resets_the_engine(
 async def test_a_launch_that_fails_leaves_the_engine_to_the_next_one(
     home: Path, diary: Path
 ) -> None:
+    others = set(threading.enumerate())
     with serving(chat(short)) as served:
         async with living(manifest(home, served.base_url, USE), home) as story:
             await story.pod.run("one")
@@ -141,7 +142,11 @@ async def test_a_launch_that_fails_leaves_the_engine_to_the_next_one(
             async with living(changed, home, resume=pointer(home)):
                 pass
 
-        until(lambda: not [t for t in threading.enumerate() if t.name.startswith("engine-")])
+        def engine_threads() -> list[threading.Thread]:
+            ours = set(threading.enumerate()) - others
+            return [thread for thread in ours if thread.name.startswith("engine-")]
+
+        until(lambda: not engine_threads())
         async with living(changed, home, resume=pointer(home)) as story:
             assert story.pod.status().engine == "diary"
             assert not story.of(EngineNotice)
