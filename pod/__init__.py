@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from .lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from pod.compaction.plan import CompactionError
@@ -17,18 +18,18 @@ if TYPE_CHECKING:
     from pod.status import PodStatus
 
 _HOME_OF = {
-    "CompactionError": "pod.compaction.plan",
-    "Home": "pod.home",
-    "KeyMissing": "pod.errors",
-    "NotBuilt": "pod.errors",
-    "PluginFailed": "pod.errors",
-    "Pod": "pod.pod",
-    "PodBusy": "pod.errors",
-    "PodClosed": "pod.errors",
-    "PodError": "pod.errors",
-    "PodStatus": "pod.status",
-    "RunResult": "pod.runs",
-    "Thrash": "pod.errors",
+    "CompactionError": ".compaction.plan",
+    "Home": ".home",
+    "KeyMissing": ".errors",
+    "NotBuilt": ".errors",
+    "PluginFailed": ".errors",
+    "Pod": ".pod",
+    "PodBusy": ".errors",
+    "PodClosed": ".errors",
+    "PodError": ".errors",
+    "PodStatus": ".status",
+    "RunResult": ".runs",
+    "Thrash": ".errors",
 }
 
 __all__ = [
@@ -46,17 +47,4 @@ __all__ = [
     "Thrash",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pod.lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from pod.serve.claim import NotServed
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
     from .sync import SyncPodClient
 
 _HOME_OF = {
-    "Backoff": "pod.client.backoff",
-    "ConnectionLost": "pod.client.errors",
-    "Fork": "pod.client.fork",
-    "LinkState": "pod.client.link",
+    "Backoff": ".backoff",
+    "ConnectionLost": ".errors",
+    "Fork": ".fork",
+    "LinkState": ".link",
     "NotServed": "pod.serve.claim",
-    "Patience": "pod.client.link",
-    "PodClient": "pod.client.client",
-    "Position": "pod.client.cursor",
-    "ProtocolMismatch": "pod.client.errors",
-    "RemoteError": "pod.client.errors",
-    "RunUnknown": "pod.client.errors",
-    "SyncPodClient": "pod.client.sync",
+    "Patience": ".link",
+    "PodClient": ".client",
+    "Position": ".cursor",
+    "ProtocolMismatch": ".errors",
+    "RemoteError": ".errors",
+    "RunUnknown": ".errors",
+    "SyncPodClient": ".sync",
 }
 
 __all__ = [
@@ -49,17 +50,4 @@ __all__ = [
     "SyncPodClient",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)

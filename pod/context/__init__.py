@@ -5,27 +5,15 @@ Everything is loaded on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pod.lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from .engine import ContextEngine
 
-_HOMES = {"ContextEngine": "pod.context.engine"}
+_HOME_OF = {"ContextEngine": ".engine"}
 
 __all__ = ["ContextEngine"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pod.lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from .claim import AlreadyServed, NotServed, Serving, find, served, serving
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
     from .server import PodServer
 
 _HOME_OF = {
-    "AlreadyServed": "claim",
-    "NotServed": "claim",
-    "Places": "places",
-    "PodServer": "server",
-    "Serving": "claim",
-    "ensure_run_folder": "places",
-    "find": "claim",
-    "reachable": "places",
-    "served": "claim",
-    "serving": "claim",
+    "AlreadyServed": ".claim",
+    "NotServed": ".claim",
+    "Places": ".places",
+    "PodServer": ".server",
+    "Serving": ".claim",
+    "ensure_run_folder": ".places",
+    "find": ".claim",
+    "reachable": ".places",
+    "served": ".claim",
+    "serving": ".claim",
 }
 
 __all__ = [
@@ -39,17 +40,4 @@ __all__ = [
     "serving",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value: object = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pod.lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from .engine_contract import EngineContract, check_engine
 
-_HOMES = {
-    "EngineContract": "pod.testing.engine_contract",
-    "check_engine": "pod.testing.engine_contract",
+_HOME_OF = {
+    "EngineContract": ".engine_contract",
+    "check_engine": ".engine_contract",
 }
 
 __all__ = ["EngineContract", "check_engine"]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)

@@ -13,8 +13,9 @@ installed. Everything is loaded on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pod.lazy import loaded_on_use as _loaded_on_use
 
 if TYPE_CHECKING:
     from .builtin import built_in
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from .results import Check, Report, Result
     from .running import Terms, check_engine, name_of, run_check
 
-_HOMES = {
-    "CHECKS": "catalogue",
-    "Check": "results",
-    "EngineContract": "contract_class",
-    "Report": "results",
-    "Result": "results",
-    "Terms": "running",
-    "built_in": "builtin",
-    "check_called": "catalogue",
-    "check_engine": "running",
-    "name_of": "running",
-    "run_check": "running",
+_HOME_OF = {
+    "CHECKS": ".catalogue",
+    "Check": ".results",
+    "EngineContract": ".contract_class",
+    "Report": ".results",
+    "Result": ".results",
+    "Terms": ".running",
+    "built_in": ".builtin",
+    "check_called": ".catalogue",
+    "check_engine": ".running",
+    "name_of": ".running",
+    "run_check": ".running",
 }
 
 __all__ = [
@@ -51,17 +52,4 @@ __all__ = [
     "run_check",
 ]
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = _loaded_on_use(__name__, _HOME_OF)
