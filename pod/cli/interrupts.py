@@ -27,8 +27,6 @@ class Interrupts:
     """
 
     cancel: Callable[[], None]
-    before_leaving: Callable[[], None] = lambda: None
-    """Puts the terminal right, when a second signal ends the process."""
     received: int | None = field(default=None, init=False)
     """The signal that came, if one did."""
     _before: dict[int, _Handler] = field(factory=dict, init=False)
@@ -67,7 +65,6 @@ class Interrupts:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.received is not None:
-            self.before_leaving()
             leave_now(number)
 
         self.received = number

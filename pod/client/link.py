@@ -134,9 +134,9 @@ class Link:
             await self.aclose()
             raise
 
-    async def aclose(self, error: Exception | None = None) -> None:
+    async def aclose(self) -> None:
         """End the connection and make no more; idempotent."""
-        self._end(error or PodClosed("the client is closed", hint="connect again"))
+        self._end(PodClosed("the client is closed", hint="connect again"))
         for task in (self._task, self._brake):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

@@ -49,7 +49,6 @@ class Caller:
         self._places = places
         self._data = bytearray()
         self._searched = 0
-        self._read: list[dict[str, Any]] = []
 
     @classmethod
     def connect(cls, places: Places, timeout_s: float = ANSWER_S) -> Caller:

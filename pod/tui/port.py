@@ -81,9 +81,6 @@ class PodPort(Protocol):
     async def engine_command(self, name: str, args: str = "") -> str:
         """Carry out one of them and return what it says."""
 
-    async def aclose(self) -> None:
-        """Close the pod, or the connection to it."""
-
 
 if TYPE_CHECKING:
 

@@ -68,8 +68,6 @@ class Screen:
     _output: _Output | None = field(default=None, init=False)
     _buffer: Buffer | None = field(default=None, init=False)
     _before: Block | None = field(default=None, init=False)
-    _early: list[str] = field(factory=list, init=False)
-    _height: int = field(default=0, init=False)
 
     # ------------------------------------------------------------------ the stage
 
@@ -217,9 +215,7 @@ class Screen:
     def _region(self, listener: Listener) -> ANSI:
         columns, rows = self._columns(), self._rows()
         state, scene = listener.scene(max(1, rows - self._input_height(columns) - 1), columns)
-        drawn = region(state, scene)
-        self._height = drawn.count("\n") + 1
-        return ANSI(drawn)
+        return ANSI(region(state, scene))
 
     async def _tick(self, listener: Listener) -> None:
         """Keep what counts seconds up to date."""
