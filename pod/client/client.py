@@ -276,15 +276,7 @@ class PodClient:
                 for what those say.
             ConnectionLost: No answer came; it may have been done or not.
         """
-        while True:
-            connection = await self._link.ready()
-            try:
-                return await connection.send(method, dict(params or {}))
-            except ConnectionLost:
-                if method not in _REPEATED:
-                    raise
-            except RemoteError as error:
-                raise raised(error) from error
+        return await self._answer(None, method, dict(params or {}))
 
     # ------------------------------------------------------------------ approvals
 
@@ -408,22 +400,28 @@ class PodClient:
         """Send a request now, after what was asked before, and return its answer to come."""
         connection = self._link.now()
         said = connection.send(method, params) if connection is not None else None
-        return self._soon(self._heard(said, method, params), method)
+        return self._soon(self._answer(said, method, params), method)
 
-    async def _heard(
+    async def _answer(
         self, said: Awaitable[dict[str, Any]] | None, method: str, params: dict[str, Any]
-    ) -> None:
-        """Wait for the answer to what was sent; where it is lost, ask again."""
-        try:
-            if said is not None:
-                await said
-                return
-        except ConnectionLost:
-            pass  # asked again below, on the next connection
-        except RemoteError as error:
-            raise raised(error) from error
+    ) -> dict[str, Any]:
+        """Return the answer to what was sent; None: it is sent as soon as there is a connection.
 
-        await self.call(method, params)
+        One that is lost is asked for again on the next connection, where that does no harm.
+        """
+        while True:
+            if said is None:
+                said = (await self._link.ready()).send(method, params)
+
+            try:
+                return await said
+            except ConnectionLost:
+                if method not in _REPEATED:
+                    raise
+
+                said = None
+            except RemoteError as error:
+                raise raised(error) from error
 
     def _soon(self, work: Awaitable[Any], what: str) -> Sent:
         """Have something done; a failure is logged where nobody waits for it."""

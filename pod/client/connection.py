@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
                 _, connection = await asyncio.get_running_loop().create_unix_connection(
                     lambda: cls(receiver), sock=sock
                 )
-                await connection._said_hello()  # noqa: SLF001  its own class
+                await connection.greeted()
         except TimeoutError:
             message = f"no pod said who it is at {path} within {hello_s:g} s"
             if connection is not None:
@@ -94,8 +94,8 @@ class Connection(asyncio.Protocol):
 
         return connection
 
-    async def _said_hello(self) -> None:
-        """Wait for the hello, without hiding why none came."""
+    async def greeted(self) -> None:
+        """Return once the pod has said who it is. Raises as `open` does where it does not."""
         either: set[asyncio.Future[Any]] = {self._hello, self._lost}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self._hello.done():

@@ -22,7 +22,7 @@ from .watch import CompactionWatch, RunWatch
 
 if TYPE_CHECKING:
     from pod.runs import RunResult
-    from worker.output import OutputType
+    from worker.output import NotTheOutput, OutputType
 
 Soon = Callable[[Awaitable[object], str], object]
 _FRESH_WITHIN_S = 5.0
@@ -60,12 +60,12 @@ class RemoteRuns:
             return await self._repaired(result, expected, problem)
 
     async def _repaired(
-        self, result: RunResult, expected: OutputType, problem: Exception
+        self, result: RunResult, expected: OutputType, problem: NotTheOutput
     ) -> RunResult:
         """Ask once more for what does not fit the type, which only this side knows whole."""
         from worker.output import NotTheOutput
 
-        request = user_message(expected.repair_request(NotTheOutput(str(problem))))
+        request = user_message(expected.repair_request(problem))
         params = run_params(request) | {"output_schema": expected.schema}
         try:
             result = result_of(await self._to_the_end("run", params))
