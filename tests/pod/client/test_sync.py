@@ -127,14 +127,16 @@ def test_several_threads_may_use_one(home: Path) -> None:
     ):
         deltas = client.events(TextDelta)
         results: list[str] = []
-        thread = threading.Thread(target=lambda: results.append(client.run("long").text))
+        thread = threading.Thread(
+            target=lambda: results.append(client.run("long").text), daemon=True
+        )
         thread.start()
         assert isinstance(next(deltas), TextDelta)
         with pytest.raises(PodBusy):
             client.run("another")
 
         wait.set()
-        thread.join()
+        thread.join(10)
         assert results == ["whole"]
         deltas.close()
         assert len(list(deltas)) >= 1
@@ -177,7 +179,7 @@ def test_closing_it_while_another_thread_waits_wakes_that(home: Path) -> None:
             except RunUnknown as error:
                 caught.append(error)
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         next(deltas)
         client.close()
@@ -190,7 +192,7 @@ def test_closing_it_while_another_thread_waits_wakes_that(home: Path) -> None:
 def test_importing_it_loads_neither_models_nor_stores() -> None:
     code = "import sys, pod.client; print(sorted(m for m in sys.modules if m.startswith('pod')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['pod', 'pod.client']"
+    assert done.stdout.strip() == "['pod', 'pod.client', 'pod.lazy']"
     code = "import sys; from pod.client import PodClient; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
