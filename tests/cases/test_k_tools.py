@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -263,6 +264,8 @@ async def test_k10_what_is_no_text_is_never_sent_as_python_writes_it(home: Path,
 
     (told,) = results(served.asked[1])
     assert len(told.encode()) <= 65_536 + 1_000
+    beginning = told.partition("\n")[0]
+    assert re.search(r"… \(1 line, \d,\d{3},\d{3} bytes\)$", beginning), "how much it was"
     assert "b'" not in told
     assert "\\x00" not in told
 

@@ -262,9 +262,12 @@ async def test_the_mirror_follows_what_others_do(home: Path) -> None:
     ):
         await one.run("hello")
         await until(lambda: len(other.history) == 2)
+        assert other.history == one.history == pod.pod.history
+        before = other.session_id
         await one.new()
-        await until(lambda: other.session_id == one.session_id)
+        await until(lambda: other.session_id != before)
         await until(lambda: other.history == ())
+        assert other.session_id == one.session_id == pod.pod.session_id
 
 
 async def test_events_before_and_after(home: Path) -> None:
@@ -331,9 +334,9 @@ async def test_nothing_is_left_behind(home: Path) -> None:
             async with pod.client() as client:
                 await client.run("again")
 
-        await asyncio.sleep(0.05)
-        assert len(asyncio.all_tasks()) <= tasks
-        assert len(list(Path("/proc/self/fd").iterdir())) <= files
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        await until(lambda: len(list(Path("/proc/self/fd").iterdir())) <= files)
+        assert (await pod.pod.run("still there")).outcome == "finished"
 
 
 async def test_being_cancelled_at_any_step_leaves_nothing_behind(home: Path) -> None:

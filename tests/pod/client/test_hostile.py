@@ -166,6 +166,7 @@ async def test_a_line_without_end_is_not_kept(tmp_path: Path) -> None:
             what = f"more than {MAX_LINE_BYTES:,} bytes"
             await until(lambda: any(what in reason for reason in seen))
             await until(lambda: client.link.phase == "connected")
+            assert pod.connections == 2, "it was given up once"
 
 
 async def test_rubbish_for_ever_is_given_up_in_the_end(tmp_path: Path) -> None:

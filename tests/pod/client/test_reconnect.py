@@ -270,6 +270,7 @@ async def test_where_a_client_is_follows_from_what_it_hears_without_events(home:
             await until(lambda: client.link.phase == "connected")
             here = Position(scene.pod.bus.launch, scene.pod.bus.seq + 1)
             await until(lambda: client.position == here)
+            assert client.history == scene.pod.history
             await client.aclose()
 
 

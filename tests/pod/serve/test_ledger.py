@@ -112,11 +112,14 @@ def test_a_full_disk_fails_nobody_and_what_is_missing_is_known(tmp_path: Path) -
 
 
 def test_a_folder_that_is_gone_fails_nobody(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "gone" / "probe.seqs", ONE)
+    path = tmp_path / "gone" / "probe.seqs"
+    ledger = Ledger(path, ONE)
     ledger.open()
     ledger.note(told(ONE, 1))
     ledger.close()
     ledger.close()
+    assert not path.parent.exists()
+    assert read_ledger(path) == []
 
 
 # --- what was missed ------------------------------------------------------------------------
