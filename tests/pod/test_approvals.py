@@ -267,6 +267,7 @@ async def test_what_is_asked_shows_no_secret(home: Path, work: Path) -> None:
             await story.pod.run("go")
 
     (request,) = story.of(ApprovalRequest)
+    assert "masked" in request.arguments
     assert KEY not in request.arguments
 
 
@@ -280,6 +281,7 @@ async def test_whoever_only_listens_to_everything_is_nobody_to_ask(home: Path, w
             everything.end()
 
     assert not story.of(ApprovalRequest)
+    assert [entry["by"] for entry in approvals(home, story)] == ["nobody"]
     assert not done(work)
 
 

@@ -113,11 +113,14 @@ async def test_pre_llm_call_is_told_of_the_turn_once(home: Path, noted: Path) ->
             assert expected | {"is_first_turn", "model", "platform"} <= set(first["keys"])
 
 
-async def test_what_a_hook_does_to_the_history_it_is_given_stays_there(home: Path) -> None:
+async def test_what_a_hook_does_to_the_history_it_is_given_stays_there(
+    home: Path, noted: Path
+) -> None:
     hooked(
         home,
         "pre_llm_call",
-        "[m.update(content='SPOILED') for m in kwargs['conversation_history']]",
+        "[m.update(content='SPOILED') for m in kwargs['conversation_history']]; "
+        "note('spoiled', rows=len(kwargs['conversation_history']))",
     )
     with serving(chat(plain)) as served:
         async with living(manifest(home, served.base_url, use()), home) as story:
@@ -125,6 +128,8 @@ async def test_what_a_hook_does_to_the_history_it_is_given_stays_there(home: Pat
             assert "SPOILED" not in str(log_of(home, story.pod.session_id))
 
         assert "SPOILED" not in served.asked[-1].text
+
+    assert [entry["rows"] for entry in notes(noted)] == [1, 3]
 
 
 async def test_a_resumed_turn_is_not_begun_again(home: Path, noted: Path) -> None:

@@ -164,7 +164,10 @@ async def test_in_one_run_it_compacts_three_times_at_most(home: Path) -> None:
 
 async def test_an_engine_that_waits_for_a_reading_is_left_alone(home: Path) -> None:
     class Waiting(Recorder):
+        deferred = 0
+
         def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
+            self.deferred += 1
             return True
 
     engine = Waiting(wants=lambda _: True)
@@ -172,6 +175,7 @@ async def test_an_engine_that_waits_for_a_reading_is_left_alone(home: Path) -> N
     with serving(chat(long)) as served:
         async with living(manifest(home, served.base_url, USE), home) as story:
             await story.turns("one", "two")
+            assert engine.deferred
             assert not engine.of("should_compress")
             assert await story.pod.compact() is not None, "by hand it is not asked"
 

@@ -385,6 +385,7 @@ async def test_a_home_that_nobody_asks_for_is_not_made(home: Path) -> None:
     with serving(script) as served:
         async with living(manifest(home, served.base_url, USE), home) as story:
             await story.pod.run("one")
+            assert story.pod.status().engine == "toy"
 
     assert not (home / "engines").exists()
 

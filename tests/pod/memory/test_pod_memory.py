@@ -261,7 +261,9 @@ async def test_a_note_that_a_person_wrote_a_secret_into_reaches_no_model(home: P
         async with living(manifest(home, served.base_url, MEMORY), home) as story:
             await story.turns("one")
 
-    assert "ghp_" not in json.dumps(served.asked[0].body)
+    sent = json.dumps(served.asked[0].body)
+    assert "the token is [masked: " in sent
+    assert "ghp_" not in sent
 
 
 async def test_what_cannot_be_read_is_told_and_harms_nothing(home: Path) -> None:

@@ -551,13 +551,17 @@ async def test_how_full_it_is_is_known_anew_after_everybodys_runs() -> None:
 
 
 async def test_a_pod_that_is_being_closed_is_not_complained_about_at_the_end_of_its_run() -> None:
+    asked: list[str] = []
+
     async def catch_up() -> None:
+        asked.append("catch up")
         raise PodError("the pod is not running")
 
     async with playing(catch_up=catch_up) as play:
         play.pod.publish(run_start("of another"))
         play.pod.publish(run_end())
         await play.settle()
+        assert asked == ["catch up"]
         assert not any("not running" in text for text in play.stage.told)
 
 
