@@ -247,7 +247,7 @@ async def test_a_pod_s_status_shows_them_without_waiting(home: Path) -> None:
             await story.pod.run("one")
             began = time.monotonic()
             assert story.pod.status().engine_status["mine"] == 3
-            assert time.monotonic() - began < 1
+            assert time.monotonic() - began < 4, "it does not wait for the engine, which takes 5 s"
             engine.go.set()
             engine.waits = False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -158,11 +157,9 @@ async def test_many_threads_ask_at_once() -> None:
         return call_llm(messages=HELLO).choices[0].message.content
 
     with use_runtime(runtime):
-        began = time.monotonic()
         answers = await asyncio.gather(*(asyncio.to_thread(ask) for _ in range(8)))
 
     assert answers == ["hi"] * 8
-    assert time.monotonic() - began < 5
     assert runtime.completions.requests == 8
     assert (runtime.completions.usage.output_tokens or 0) > 0
 

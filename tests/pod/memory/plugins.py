@@ -159,9 +159,10 @@ def noted(home: Path) -> list[str]:
 
 
 def wait_for(home: Path, line: str) -> None:
-    """Return once a toy has noted the line, or after a while."""
-    deadline = time.monotonic() + 5
-    while line not in noted(home) and time.monotonic() < deadline:
+    """Return once a toy has noted the line; fail where it does not for a while."""
+    deadline = time.monotonic() + 10
+    while line not in noted(home):
+        assert time.monotonic() < deadline, f"{line!r} is not in {noted(home)}"
         time.sleep(0.05)
 
 

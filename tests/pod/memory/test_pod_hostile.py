@@ -166,10 +166,10 @@ async def test_what_blocks_is_waited_for_once_and_then_passed_by(home: Path) -> 
         async with living(manifest(home, served.base_url, use + QUICK), home) as story:
             await story.pod.run("one two")
             began = time.monotonic()
-            for _ in range(5):
+            for _ in range(10):
                 assert (await story.pod.run("three four")).outcome == "finished"
 
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 9, "waited for each time, it would have been 10 s"
 
     assert alerts(story) == [
         "memory provider toy: prefetch took over 1 s; going on without it",
@@ -186,7 +186,7 @@ async def test_a_run_does_not_wait_for_sync_turn_and_closing_waits_only_so_long(
             for n in range(4):
                 await story.pod.run(f"prompt number {n}")
 
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15, "a call takes 60 s"
 
     (told,) = alerts(story)
     assert told == (
@@ -250,7 +250,7 @@ async def test_a_switch_that_blocks_holds_up_no_compaction(home: Path) -> None:
             assert len(dones) >= 2
             assert story.pod.session_id == dones[-1].new_session_id
 
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 15, "a call takes 60 s"
 
     (told,) = alerts(story)
     assert "was still busy 1 s after the end and is left behind" in told

@@ -135,7 +135,7 @@ async def test_whoever_does_not_read_does_not_keep_it_from_ending(home: Path) ->
 async def test_all_who_do_not_read_keep_it_no_longer_than_one(home: Path) -> None:
     """Also one that is being told what it missed, and one that is told nothing more."""
     with serving(chat(lambda _asked, _n: Say(prose(800_000)))) as served:
-        async with serving_pod(manifest(home, served.base_url), home, farewell_s=1.5) as scene:
+        async with serving_pod(manifest(home, served.base_url), home, farewell_s=2.5) as scene:
             fast, *slow = [await scene.client() for _ in range(3)]
             for client in slow:
                 transport: Any = client.writer.transport
@@ -150,7 +150,8 @@ async def test_all_who_do_not_read_keep_it_no_longer_than_one(home: Path) -> Non
             began = time.monotonic()
             scene.server.shutdown()
             await scene.server.ended()
-            assert time.monotonic() - began < 2.6
+            took = time.monotonic() - began
+            assert 2.4 < took < 4.9, "two farewells, one after the other, would take 5 s"
 
 
 async def test_whoever_comes_after_the_end_of_a_run_gets_the_remainder(home: Path) -> None:
@@ -221,3 +222,5 @@ async def test_whoever_leaves_attends_no_more(home: Path) -> None:
             client = await scene.subscriber(observe=True)
             await client.run("one")
             assert "approval_request" not in client.names
+            (result,) = [e for e in client.events if e["event"] == "tool_result"]
+            assert result["data"]["is_error"], "nobody was there to ask"
