@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from tests.worker.llm.client import NOW_S, ONCE, REQUEST, Clock, Provider, ask, retries, said
-from tests.worker.llm.dialects import GEMINI, OLLAMA, Dialect, failed
+from tests.worker.llm.dialects import EVENT_STREAMS, GEMINI, OLLAMA, Dialect, failed
 from tests.worker.llm.wire import Reply, chunked, head, serving
 from worker import Worker, tool
 from worker.errors import (
@@ -228,6 +228,17 @@ async def test_i14_i16_line_separators_and_split_characters(dialect: Dialect, si
 
 async def test_i16_data_without_a_space(dialect: Dialect) -> None:
     body = dialect.hello().replace(b"data: ", b"data:")
+    assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
+
+
+async def test_i17_a_line_may_end_as_in_windows(dialect: Dialect) -> None:
+    body = dialect.hello().replace(b"\n", b"\r\n")
+    assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
+
+
+@pytest.mark.parametrize("dialect", EVENT_STREAMS, ids=str)
+async def test_i17_a_line_of_events_may_end_with_a_carriage_return(dialect: Dialect) -> None:
+    body = dialect.hello().replace(b"\n", b"\r")
     assert said(await ask(dialect.client(handler=Provider(body)))) == "Hello"
 
 
