@@ -22,8 +22,9 @@ from pod.protocol import (
     RunStart,
     SessionChanged,
 )
+from pod.tui.text import counted
 
-from .listing import counted, say
+from .listing import say
 
 
 @define

@@ -15,13 +15,14 @@ from pod.pod import Pod
 from pod.preparing import open_store
 from pod.protocol import CompactionDone, CompactionFailed, Envelope
 from pod.providers import known_window
+from pod.tui.text import counted
+from pod.tui.wording import compacted, floor
 
 from .complaints import complaints_on_stderr
 from .failures import FAILED, WRONG_USE, launching
 from .interrupts import Interrupts
-from .listing import counted, say, say_json
+from .listing import say, say_json
 from .narrator import Narrator
-from .notes import compacted, floor
 from .oneshot import Launch, scene_of
 from .stored import find_session
 

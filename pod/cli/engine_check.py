@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pod.home import Home
+from pod.tui.text import counted
 
 from .failures import FAILED, WRONG_USE, debug_option, reported
-from .listing import counted, padded, say, say_json
+from .listing import padded, say, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,7 +141,6 @@ def _tell(report: Report) -> None:
     left = len(report.not_applicable)
     rest = f"; {left} do not apply to this engine" if left else ""
     say(f"{len(report.holds)} of {counted(made, 'contract check')} hold{rest}")
-    mark = "✗" if _can_show("✗") else "x"
     alike: dict[str, list[Result]] = {}
     for result in report.broken:
         alike.setdefault(result.found, []).append(result)
@@ -149,7 +149,7 @@ def _tell(report: Report) -> None:
     for found, results in alike.items():
         first, more = results[0], len(results) - 1
         rest = f"   (and so in {counted(more, 'other check')})" if more else ""
-        say(f"  {mark} {padded(first.check.area, areas)}  {found}{_input(first)}{rest}")
+        say(f"  ✗ {padded(first.check.area, areas)}  {found}{_input(first)}{rest}")
 
 
 def _input(result: Result) -> str:
@@ -158,15 +158,6 @@ def _input(result: Result) -> str:
 
     kept = f"saved as {result.saved}" if result.saved else "--save DIR keeps it"
     return f"   (input: {counted(len(result.rows), 'message')}, {kept})"
-
-
-def _can_show(char: str) -> bool:
-    try:
-        char.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-
-    return True
 
 
 def _fields(report: Report) -> dict[str, object]:

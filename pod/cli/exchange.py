@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pod.tui.text import counted
+
 from .failures import exit_code, report, reported
-from .listing import counted, quoted, say, say_json
+from .listing import quoted, say, say_json
 
 if TYPE_CHECKING:
     from session_store.exchange import Imported, Tally

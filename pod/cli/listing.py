@@ -10,21 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from pod.tui.text import CONTROL, cell_width, counted, is_utf8, showable
-
-__all__ = [
-    "age",
-    "cell_width",
-    "counted",
-    "is_utf8",
-    "padded",
-    "quoted",
-    "right",
-    "say",
-    "say_json",
-    "showable",
-    "width",
-]
+from pod.tui.text import CONTROL, cell_width, cut, is_utf8, showable
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -70,14 +56,8 @@ def age(then_ms: int, now_ms: int) -> str:
 
 def quoted(title: str, cells: int) -> str:
     """Return the title in quotes, cut to `cells` columns of a terminal, quotes included."""
-    from rich.cells import cell_len, set_cell_size
-
     title = CONTROL.sub("", title)
-    room = cells - 2
-    if cell_len(title) > room:
-        title = set_cell_size(title, max(0, room - 1)).rstrip() + "…"
-
-    return f'"{title}"' if title else ""
+    return f'"{cut(title, cells - 2)}"' if title else ""
 
 
 def padded(text: str, cells: int) -> str:

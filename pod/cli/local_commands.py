@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from pod.tui.blocks import Told
 from pod.tui.commands import Command, Front
+from pod.tui.text import counted
 
-from .listing import counted, quoted
+from .listing import quoted
 
 if TYPE_CHECKING:
     from .transcript import Place

@@ -14,9 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pod.home import Home
+from pod.tui.text import counted
 
 from .findings import Finding, failed
-from .listing import counted
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "local": ("xllamacpp",),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pod.tui.text import counted
+
 from .failures import reported
-from .listing import counted, say, say_json
+from .listing import say, say_json
 
 if TYPE_CHECKING:
     from session_store import FileSessionStore

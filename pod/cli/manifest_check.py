@@ -14,11 +14,11 @@ from pod.home import Home
 from pod.preparing import open_store
 from pod.providers import check_cost_budget, known_window
 from pod.toolbox import load_hooks, load_tools, system_prompt
+from pod.tui.text import counted
 from pod.unbuilt import refuse_unbuilt
 from session_store import SessionStoreError
 
 from .findings import Finding, failed
-from .listing import counted
 from .provider_check import OURS, ModelCheck, models_of
 
 if TYPE_CHECKING:

@@ -9,11 +9,7 @@ from attrs import frozen
 from pod import protocol
 from pod.protocol import EventData, RunEnd
 from pod.tui import wording
-from pod.tui.wording import compacted, compaction_failed, floor, tokens_in_and_out
-
-from .listing import counted
-
-__all__ = ["Scene", "closing", "compacted", "floor", "note", "tokens_in_and_out"]
+from pod.tui.text import counted
 
 _ARGUMENTS_SHOWN = 160
 
@@ -56,9 +52,9 @@ def _compaction(data: EventData, scene: Scene) -> str | None:
         case protocol.CompactionStart():
             return wording.compacting(data, scene.turns(), scene.retained_turns)
         case protocol.CompactionDone():
-            return compacted(data)
+            return wording.compacted(data)
         case protocol.CompactionFailed():
-            return compaction_failed(data)
+            return wording.compaction_failed(data)
         case _:
             return None
 
@@ -73,7 +69,7 @@ def _detail(data: EventData) -> str | None:
         case protocol.RequestStart():
             return f"  request {data.request}: about {data.input_tokens:,} tokens"
         case protocol.Usage():
-            told = tokens_in_and_out(data)
+            told = wording.tokens_in_and_out(data)
             return f"  {told}" if told else None
         case protocol.PruneApplied():
             return f"  {wording.pruned(data)}"
@@ -86,7 +82,7 @@ def _detail(data: EventData) -> str | None:
 def closing(end: RunEnd, label: str, seconds: float) -> str:
     """Return the line under an answer: what it took."""
     parts = [label, counted(end.requests, "request")]
-    if end.usage is not None and (told := tokens_in_and_out(end.usage)):
+    if end.usage is not None and (told := wording.tokens_in_and_out(end.usage)):
         parts.append(told)
 
     if end.cost is not None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from attrs import define, field
 
-from .listing import showable
+from pod.tui.text import showable
 
 
 @define

@@ -10,7 +10,7 @@ import time
 import click
 from attrs import define, field
 
-from .listing import cell_width, showable
+from pod.tui.text import cell_width, showable
 
 _EVERY_S = 0.2
 _ERASE = "\r\x1b[K"

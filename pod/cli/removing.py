@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from attrs import frozen
 
+from pod.tui.text import counted
+
 from .failures import FAILED, exit_code, is_expected, report, reported
-from .listing import age, counted, right, say, say_json
+from .listing import age, right, say, say_json
 
 if TYPE_CHECKING:
     from session_store import FileSessionStore

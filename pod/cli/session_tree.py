@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
+from pod.tui.text import cell_width, counted
 from session_store import SessionInfo
 from session_store.index import SessionLink
 
-from .listing import age, cell_width, counted, padded, quoted, right
+from .listing import age, padded, quoted, right
 
 _TITLE_CELLS = 40
 _NARROW_TITLE_CELLS = 24

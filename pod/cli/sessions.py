@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pod.tui.text import counted
+
 from .compact import compact
 from .exchange import export_command, import_command
 from .failures import DAMAGED, report, reported
-from .listing import counted, say, say_json, width
+from .listing import say, say_json, width
 from .maintenance import detach, redact, rewind, salvage, uncompact
 from .removing import du, rm
 from .stored import find_session, open_index, open_store, sound_fork_point

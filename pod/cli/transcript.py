@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
+from pod.tui.text import counted
 from worker.items import (
     AssistantMessage,
     Image,
@@ -20,8 +21,6 @@ from worker.items import (
     UserMessage,
 )
 from worker.text import first_line, utf8_len
-
-from .listing import counted
 
 if TYPE_CHECKING:
     from session_store import Entry, FileSessionStore, SessionState
