@@ -225,9 +225,10 @@ def test_stopping_the_pod_is_asked_about(desk: Desk) -> None:
         glass.see("end probe for everybody who uses it? y · n")
         glass.type("n")
         glass.see("left as it is")
+        glass.lose("end probe for everybody")
         assert process.poll() is None
         glass.enter("/stop")
-        glass.see("end probe for everybody", times=1)
+        glass.see("end probe for everybody")
         glass.type("y")
         assert glass.end() == 0
         glass.see("probe was stopped")

@@ -121,6 +121,7 @@ def test_it_fits_a_small_terminal(desk: Desk, columns: int, rows: int) -> None:
         glass.prompt()
         glass.type("\x04")
         assert glass.end() == 0
+        assert glass.everything.count("Head") == 1, "nothing is drawn twice"
 
 
 def test_a_resize_in_the_middle_of_an_answer_leaves_a_sound_screen(desk: Desk) -> None:
@@ -136,7 +137,8 @@ def test_a_resize_in_the_middle_of_an_answer_leaves_a_sound_screen(desk: Desk) -
         glass.enter("again")
         glass.see("one two three", times=20)
         glass.prompt()
-        assert sum("window 100,000" in line for line in glass.display) <= 1
+        glass.settle()
+        assert sum(" of 100,000" in line for line in glass.display) == 1
 
 
 def test_without_colour_nothing_is_coloured(desk: Desk) -> None:
@@ -326,6 +328,7 @@ def test_a_compaction_is_seen_and_nothing_typed_meanwhile_is_lost(desk: Desk) ->
         "three",
         "four",
     ]
+    assert len(desk.logs()) == 3, "each compaction goes on in a session of its own"
 
 
 def test_ctrl_c_stops_a_compaction(desk: Desk) -> None:
@@ -348,6 +351,8 @@ def test_ctrl_c_stops_a_compaction(desk: Desk) -> None:
         glass.type("\x03")
         glass.see("compaction cancelled; the history is unchanged")
         glass.prompt()
+
+    assert len(desk.logs()) == 1
 
 
 # --- commands -----------------------------------------------------------------------------------
@@ -434,6 +439,8 @@ def test_a_refused_key_does_not_end_the_conversation(desk: Desk) -> None:
         glass.enter("again")
         glass.see("now")
         glass.prompt()
+
+    assert said(desk) == ["hi", "again"]
 
 
 # --- approvals ----------------------------------------------------------------------------------
