@@ -333,6 +333,7 @@ async def test_l_several_pods_compact_at_once_each_in_its_own_engine(home: Path)
                 await story.turns(f"TASK-{number}", f"NEXT-{number}")
 
             compacted = await asyncio.gather(*(story.pod.compact() for story in stories))
+            assert len({done.new_session_id for done in compacted if done}) == len(stories)
             for number, done in enumerate(compacted):
                 assert done is not None
                 said = str(log_of(home, done.new_session_id)[0]["history"])

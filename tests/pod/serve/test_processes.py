@@ -460,6 +460,7 @@ def test_a_child_that_is_forked_does_not_hold_the_name(desk: Desk) -> None:
             parent.wait(5)
             claim(places(desk)).release()
         finally:
+            parent.kill()
             os.kill(child, signal.SIGKILL)
 
 
