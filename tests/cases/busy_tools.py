@@ -23,9 +23,13 @@ def note(word: str) -> str:
 
 
 def sync_slow() -> str:
-    """Block a thread."""
+    """Block a thread, until it is let go."""
+    let_go = Path("let-go").absolute()
     _ran("sync_slow")
-    time.sleep(3)
+    deadline = time.monotonic() + 15
+    while not let_go.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
     return "late"
 
 
@@ -40,7 +44,7 @@ async def async_slow() -> str:
 async def async_deaf() -> str:
     """Wait, whatever anybody says, and write only where nobody said anything."""
     _ran("async_deaf")
-    deadline, asked = time.monotonic() + 6, False
+    deadline, asked = time.monotonic() + 8, False
     while time.monotonic() < deadline:
         try:
             await asyncio.sleep(deadline - time.monotonic())

@@ -76,9 +76,10 @@ async def test_k02_a_cancelled_tool_ran_once_and_its_batch_is_closed_before_the_
             began = time.monotonic()
             story.pod.cancel()
             assert (await run).outcome == "cancelled"
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 6, "each of them would take 8 s or more"
             await story.pod.run("and now?")
 
+    (work / "let-go").touch()
     assert ran(work).count(kind) == 1
     told = results(served.asked[1])
     assert told[0].startswith("cancelled: the run was stopped")
@@ -190,6 +191,7 @@ async def test_k11_each_call_that_ran_out_of_time_had_begun(home: Path, work: Pa
             await story.pod.run("go")
 
     told = results(served.asked[1])
+    (work / "let-go").touch()
     assert ran(work).count("sync_slow") == 8
     assert told[:8] == ["sync_slow timed out after 0.3 s"] * 8
     assert all(text.startswith("not run:") for text in told[8:])
