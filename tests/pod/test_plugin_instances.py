@@ -10,6 +10,7 @@ import pytest
 from pod.errors import PluginFailed
 from pod.protocol import EngineNotice
 from tests.fake_provider import counting, serving
+from tests.pod.desk import until
 from tests.pod.plugin_folders import install, notes, use
 from tests.pod.pods import Story, living, manifest
 
@@ -209,8 +210,9 @@ async def test_options_reach_the_engine_and_what_nobody_takes_is_told(home: Path
                     "attribute of the engine has that name, and its plugin did not ask"
                 )
             ]
-            engine = story.pod.status()
-            assert engine.engine == "calm"
+            status = story.pod.status()
+            assert status.engine == "calm"
+            assert (status.engine_status["depth"], status.engine_status["last"]) == (3, 9)
 
 
 async def test_options_for_the_built_in_engine_are_told_to_be_none(home: Path) -> None:
@@ -244,7 +246,11 @@ async def test_a_tool_that_the_manifest_names_and_the_engine_has_is_there(
     extra = use() + f'[permissions]\ntools = {{ look = "{word}" }}\n'
     with serving(counting) as served:
         async with living(manifest(home, served.base_url, extra), home) as story:
+            await story.turns("one")
             assert story.pod.status().engine == "calm"
+
+    offered = [tool["function"]["name"] for tool in served.asked[0].body.get("tools", [])]
+    assert offered == ["look"]
 
 
 async def test_a_tool_that_nobody_brings_is_an_error_at_the_start(home: Path) -> None:
@@ -271,6 +277,7 @@ SLEEPY = """
 import pathlib
 import time
 
+pathlib.Path(os.environ["NOTES"]).with_suffix(".began").touch()
 while not pathlib.Path(os.environ["NOTES"]).exists():
     time.sleep(0.01)
 """
@@ -302,7 +309,7 @@ async def test_a_launch_can_be_cancelled_while_a_plugin_is_imported(
         launching = asyncio.create_task(
             _launched(manifest(home, served.base_url, use("drowsy")), home)
         )
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(until, noted.with_suffix(".began").exists)
         assert not launching.done()
         launching.cancel()
         with pytest.raises(asyncio.CancelledError):
