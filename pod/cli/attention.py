@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from attrs import define, field
 
-from .interrupts import leave_now
+from .interrupts import Handlers, catch, leave_now, put_back
 
 _PLAIN_PASTE_AND_CURSOR = b"\x1b[?2004l\x1b[?25h\r\n"
 
@@ -31,7 +31,7 @@ class Attention:
     ended: Callable[[int], None]
     """Called with the exit code that a shell expects, on SIGTERM and SIGHUP."""
     _unheard: bool = field(default=False, init=False)
-    _before: dict[int, Any] = field(factory=dict, init=False)
+    _before: Handlers = field(factory=dict, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _terminal: list[Any] | None = field(default=None, init=False)
 
@@ -40,11 +40,7 @@ class Attention:
         with suppress(termios.error, OSError, ValueError):  # no terminal, so nothing to put back
             self._terminal = termios.tcgetattr(sys.stdin.fileno())
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # What the parent had ignored, such as `nohup` a hangup, stays ignored.
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._on_signal)
-
+        self._before = catch(self._on_signal)
         return self
 
     def __exit__(
@@ -53,10 +49,7 @@ class Attention:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-        self._before.clear()
+        put_back(self._before)
 
     def _leave_now(self, number: int) -> None:
         """End the process without waiting for anything, the terminal as it was."""

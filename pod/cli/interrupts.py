@@ -15,7 +15,7 @@ from attrs import define, field
 
 _AGAIN_S = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_Handler: TypeAlias = "Callable[[int, FrameType | None], object] | int | None"
+Handlers: TypeAlias = "dict[int, Callable[[int, FrameType | None], object] | int | None]"
 
 
 @define
@@ -29,7 +29,7 @@ class Interrupts:
     cancel: Callable[[], None]
     received: int | None = field(default=None, init=False)
     """The signal that came, if one did."""
-    _before: dict[int, _Handler] = field(factory=dict, init=False)
+    _before: Handlers = field(factory=dict, init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _again: asyncio.TimerHandle | None = field(default=None, init=False)
 
@@ -40,12 +40,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            # What the parent had ignored, such as `nohup` a hangup, stays ignored. The loop's own
-            # way to be told of signals may tell of one only after this was left.
-            if signal.getsignal(number) != signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._on_signal)
-
+        self._before = catch(self._on_signal)
         return self
 
     def __exit__(
@@ -54,10 +49,7 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-        self._before.clear()
+        put_back(self._before)
         if self._again is not None:
             self._again.cancel()
 
@@ -77,6 +69,22 @@ class Interrupts:
 
         self.cancel()
         self._again = self._loop.call_later(_AGAIN_S, self._keep_cancelling)
+
+
+def catch(handler: Callable[[int, FrameType | None], None]) -> Handlers:
+    """Have the signals that end a process handled; return what handled them before.
+
+    What the parent had ignored, such as `nohup` a hangup, stays ignored. The loop's own way to be
+    told of signals will not do: it may tell of one only after the block was left.
+    """
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heeded}
+
+
+def put_back(before: Handlers) -> None:
+    """Have signals handled as they were before `catch`; idempotent."""
+    while before:
+        signal.signal(*before.popitem())
 
 
 def leave_now(number: int) -> None:
