@@ -10,6 +10,7 @@ from attrs import asdict, define, frozen
 from manifests import LoadedManifest, load_manifest
 from pod.compaction.plan import CompactionError
 from pod.compaction.preview import Preview, preview
+from pod.context.discovery import BUILT_IN
 from pod.home import Home
 from pod.pod import Pod
 from pod.preparing import open_store
@@ -26,7 +27,6 @@ from .narrator import Narrator
 from .oneshot import Launch, scene_of
 from .stored import find_session
 
-BUILT_IN = "compressor"
 _NOTHING = "nothing to compact: there is too little history"
 
 

@@ -65,6 +65,11 @@ class _Request:
     timeout_s: float
     as_json: bool
 
+    @property
+    def asked(self) -> tuple[str, str]:
+        """The name of the command and its arguments, where one is named."""
+        return self.words[0], " ".join(self.words[1:])
+
     def check(self) -> None:
         """Refuse what does not go together. Raises `click.UsageError`."""
         if self.session is not None and self.manifest is None:
@@ -117,8 +122,7 @@ class _Request:
                 if not self.words:
                     return self._list(offered(commands))
 
-                name, args = self.words[0], " ".join(self.words[1:])
-                answer = run_alone(self.name, commands, name, args, timeout_s=self.timeout_s)
+                answer = run_alone(self.name, commands, *self.asked, timeout_s=self.timeout_s)
                 self._tell(asyncio.run(answer))
         except EngineUnavailable as error:
             say(f"the engine {self.name} cannot be had: {error.reason}", err=True)
@@ -176,7 +180,7 @@ class _Request:
                 self._list({n: EngineCommand(n, said, hints.get(n, "")) for n, said in commands})
                 return True
 
-            asked = {"name": self.words[0], "args": " ".join(self.words[1:])}
+            asked = dict(zip(("name", "args"), self.asked, strict=True))
             self._tell(caller.call("engine_command", asked, timeout_s=self.timeout_s)["text"])
 
         return True
@@ -185,19 +189,20 @@ class _Request:
         if not self.words:
             return f"ask the pod that has it: pod send {pod} engine_commands"
 
-        asked = {"name": self.words[0], "args": " ".join(self.words[1:])}
+        asked = dict(zip(("name", "args"), self.asked, strict=True))
         shown = shlex.quote(json.dumps(asked, ensure_ascii=False))
         return f"ask the pod that has it: pod send {pod} engine_command {shown}"
 
     async def _run(self, pod: Pod) -> int:
-        if pod.status().engine == "compressor" != self.name:
+        from pod.context.discovery import BUILT_IN
+
+        if pod.status().engine == BUILT_IN and self.name != BUILT_IN:
             return WRONG_USE  # Why it is not there was told when it was to be loaded.
 
         if not self.words:
             return self._list(pod.engine_commands())
 
-        name, args = self.words[0], " ".join(self.words[1:])
-        self._tell(await pod.engine_command(name, args, timeout_s=self.timeout_s))
+        self._tell(await pod.engine_command(*self.asked, timeout_s=self.timeout_s))
         return 0
 
     # ------------------------------------------------------------------ what is shown

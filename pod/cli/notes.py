@@ -9,7 +9,6 @@ from attrs import frozen
 from pod import protocol
 from pod.protocol import EventData, RunEnd
 from pod.tui import wording
-from pod.tui.text import counted
 
 _ARGUMENTS_SHOWN = 160
 
@@ -67,7 +66,7 @@ def _detail(data: EventData) -> str | None:
                 arguments = arguments[: _ARGUMENTS_SHOWN - 1] + "…"
             return f"  {data.name} {arguments}"
         case protocol.RequestStart():
-            return f"  request {data.request}: about {data.input_tokens:,} tokens"
+            return f"  {wording.requesting(data)}"
         case protocol.Usage():
             told = wording.tokens_in_and_out(data)
             return f"  {told}" if told else None
@@ -81,11 +80,5 @@ def _detail(data: EventData) -> str | None:
 
 def closing(end: RunEnd, label: str, seconds: float) -> str:
     """Return the line under an answer: what it took."""
-    parts = [label, counted(end.requests, "request")]
-    if end.usage is not None and (told := wording.tokens_in_and_out(end.usage)):
-        parts.append(told)
-
-    if end.cost is not None:
-        parts.append(f"${end.cost:.4f}")
-
-    return "  " + " · ".join([*parts, f"{seconds:.1f} s", f"session {end.session_id}"])
+    parts = [label, *wording.taken(end), f"{seconds:.1f} s", f"session {end.session_id}"]
+    return "  " + " · ".join(parts)

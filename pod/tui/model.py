@@ -19,7 +19,6 @@ from .arguments import brief
 from .blocks import Asked, Block, Called, Said, Thought, Told, Tone, Wanted
 from .markdown_blocks import finished_blocks
 from .state import Answering, Approval, Call, Progress, ViewState
-from .text import counted
 
 _NOBODY = {"nobody": ", nobody is there to ask", "time": ", nobody answered in time"}
 """How it is said that nobody decided, by what the pod says then in the place of a name."""
@@ -94,9 +93,8 @@ def _(data: protocol.TurnStart, state: ViewState, _now_ms: int) -> Step:
 
 @_on.register
 def _(data: protocol.RequestStart, state: ViewState, now_ms: int) -> Step:
-    size = f"request {data.request}: about {data.input_tokens:,} tokens"
     asking = evolve(state, answering=Answering(), asked_ms=now_ms, retry=None)
-    return Step(asking, (*_rest(state), Told(size, Tone.DETAIL)))
+    return Step(asking, (*_rest(state), Told(wording.requesting(data), Tone.DETAIL)))
 
 
 @_on.register
@@ -125,17 +123,11 @@ def _(data: protocol.RunEnd, state: ViewState, now_ms: int) -> Step:
         run_cost=None,
         spent=state.spent.plus(data.requests, data.usage, data.cost),
     )
-    took = [counted(data.requests, "request")]
-    if data.usage is not None:
-        took.append(wording.tokens_in_and_out(data.usage))
-
-    if data.cost is not None:
-        took.append(f"${data.cost:.4f}")
-
+    took = wording.taken(data)
     if state.run_ms is not None:
         took.append(wording.seconds(now_ms - state.run_ms))
 
-    closing = Told(" · ".join(filter(None, took)), Tone.DETAIL)
+    closing = Told(" · ".join(took), Tone.DETAIL)
     return Step(ended, (*_rest(state), *_outcome(data), closing))
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pod import protocol
+from pod.compaction.state import MOST_FAILURES
+from pod.context.discovery import BUILT_IN
 from worker.llm.types import Usage as MeasuredUsage
 
 from .text import counted
-
-_MOST_FAILURES = 3
-_BUILT_IN = "compressor"
 
 
 def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int | None) -> str:
@@ -21,7 +20,7 @@ def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int 
         return start.message
 
     what = counted(turns, "turn")
-    if start.engine == _BUILT_IN and retained_turns is not None:
+    if start.engine == BUILT_IN and retained_turns is not None:
         what += f", keeping the last {retained_turns}"
 
     return under_way(start.input_tokens, what, start.engine)
@@ -30,7 +29,7 @@ def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int 
 def under_way(tokens: int, turns: str, engine: str) -> str:
     """Return the line that says that a compaction goes on, and what is done."""
     # Whether another engine asks a model for a summary is not known here.
-    step = " ▸ summarizing" if engine == _BUILT_IN else ""
+    step = " ▸ summarizing" if engine == BUILT_IN else ""
     return f"compacting {tokens:,} tokens ({turns}){step} …"
 
 
@@ -55,12 +54,12 @@ def compaction_failed(failed: protocol.CompactionFailed) -> str:
         return floor(failed.message)
 
     count = failed.consecutive_failures
-    lines = [f"compaction failed ({count} of {_MOST_FAILURES}): {failed.message}"]
+    lines = [f"compaction failed ({count} of {MOST_FAILURES}): {failed.message}"]
     if failed.trigger == "manual":
         lines.append("  the history is unchanged")
     elif not failed.disabled:
         lines.append("  the history is unchanged and the run goes on; next try after the next run")
-    elif count == _MOST_FAILURES:
+    elif count == MOST_FAILURES:
         lines.append(
             f"compaction is off for this session after {count} failures in a row; /compact tries "
             "by hand, and success turns it on again"
@@ -111,6 +110,18 @@ def tokens_in_and_out(usage: protocol.Usage | MeasuredUsage) -> str:
     cached = f" ({usage.cache_read:,} cached)" if usage.cache_read else ""
     answer = "" if taken is None else f", {taken:,} out"
     return f"{counted(given, 'token')} in{cached}{answer}"
+
+
+def requesting(start: protocol.RequestStart) -> str:
+    """Return which request is sent, and about how large it is."""
+    return f"request {start.request}: about {start.input_tokens:,} tokens"
+
+
+def taken(end: protocol.RunEnd) -> list[str]:
+    """Return what a run took, as far as it is known: requests, tokens, cost."""
+    tokens = "" if end.usage is None else tokens_in_and_out(end.usage)
+    cost = "" if end.cost is None else f"${end.cost:.4f}"
+    return [counted(end.requests, "request"), *filter(None, (tokens, cost))]
 
 
 def seconds(passed_ms: int) -> str:
