@@ -39,8 +39,8 @@ def serve(
     """Serve a pod that outlives this terminal.
 
     Everybody of this user can attach to it, over a Unix socket. It goes on when this terminal is
-    closed, until `pod stop`. Begun anew with --continue it goes
-    on with its last session, and whoever was subscribed can be told what it missed.
+    closed, until `pod stop`. Begun anew with --continue it goes on with its last session, and
+    whoever was subscribed can be told what it missed.
 
     Exit codes: 0 it is served, or was and has ended well; else as for `pod run`.
     """
