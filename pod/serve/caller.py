@@ -18,6 +18,7 @@ from .places import Places, reachable
 ANSWER_S = 10.0
 """How long a pod has to answer what it answers at once."""
 _READ_BYTES = 1 << 16
+_SHOWN_BYTES = 80
 _USE = 2
 _WRONG_USE = frozenset(
     {"bad_params", "bad_request", "unknown_method", "ahead", "unknown_entry", "unknown_session"}
@@ -85,7 +86,7 @@ class Caller:
 
         Raises:
             Refused: It answered with an error.
-            Unanswered: It did not answer in time.
+            Unanswered: It did not answer in time, or what answered is no pod.
         """
         self._sock.settimeout(timeout_s)
         try:
@@ -93,26 +94,38 @@ class Caller:
         except OSError as error:
             raise _unanswered(self._places, str(error)) from error
 
-        for line in self._lines():
-            if "error" in line:
-                said = line["error"]
-                raise Refused(said["code"], said["message"], said.get("hint") or "")
+        for _, said in self._lines():
+            if "error" in said:
+                refusal = said["error"]
+                raise Refused(refusal["code"], refusal["message"], refusal.get("hint") or "")
 
-            if "ok" in line:
-                ok: dict[str, Any] = line["ok"]
+            if "ok" in said:
+                ok: dict[str, Any] = said["ok"]
                 return ok
 
         raise _unanswered(self._places, "the connection was closed")
 
     def lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        """Yield every line that comes from now on, as it is and parsed, until the pod ends."""
-        self._sock.settimeout(None)
-        while (line := self._line()) is not None:
-            yield line, orjson.loads(line)
+        """Yield every line that comes from now on, as it is and parsed, until the pod ends.
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+        Raises `Unanswered` for one that is no pod's.
+        """
+        self._sock.settimeout(None)
+        yield from self._lines()
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         while (line := self._line()) is not None:
-            yield orjson.loads(line)
+            try:
+                said = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                said = None
+
+            if not isinstance(said, dict):
+                raise _unanswered(
+                    self._places, f"it said {line[:_SHOWN_BYTES]!r}, no line of a pod's"
+                )
+
+            yield line, said
 
     def _line(self) -> bytes | None:
         """Return the next line, without its newline; None at the end."""
