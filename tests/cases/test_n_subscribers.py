@@ -106,6 +106,8 @@ async def test_n03_a_client_that_is_cut_off_again_and_again_has_every_event(
     async with served(home, plain) as pod, pod.client(patience=QUICK) as client:
         events = client.events(Alert)
         got: list[str] = []
+        again: list[str] = []
+        client.watch_link(lambda link: again.append(link.phase))
 
         async def read() -> None:
             async for event in events:
@@ -121,6 +123,7 @@ async def test_n03_a_client_that_is_cut_off_again_and_again_has_every_event(
 
         await until(lambda: len(got) == total)
         assert got == [str(number) for number in range(total)]
+        assert again.count("waiting") > 1, "it was cut off more than once"
         reading.cancel()
 
 
@@ -260,6 +263,7 @@ async def test_n05_what_was_joined_says_which_numbers_it_stands_for(home: Path) 
             assert event.get("first_seq", event["seq"]) == at + 1
             at = event["seq"]
 
+        assert len(client.events) < 4_000, "some were joined"
         text = "".join(event["data"]["text"] for event in client.events)
         assert text.split()[::2] == [str(number) for number in range(4_000)]
 
