@@ -30,9 +30,10 @@ from pod.context.thresholds import resolve_model_threshold
 from worker.items import Item, is_turn_start
 
 from .chat_shapes import Completion, stop_reason_of, usage_of
+from .clients import SUMMARIES
 from .handoff import handoff_row, is_handoff, with_prefix, without_prefix
 from .rough_tokens import message_tokens, messages_tokens
-from .row_cuts import after_results, before_call, tail_start
+from .row_cuts import after_results, before_call, before_newest_user, tail_start
 from .row_prune import prune_boundary, pruned
 from .threshold_rules import effective_share, trigger_tokens
 
@@ -40,7 +41,6 @@ DIGEST_BYTES = 8_000
 """How long a handoff is that no model wrote."""
 LEAST_ROWS = 4
 """Fewer than these are not worth a summary."""
-SUMMARIES = "compression"
 
 _log = logging.getLogger("pod.context")
 
@@ -268,7 +268,8 @@ class HermesCompressor(ContextEngine):
         None where there is nothing to summarize.
         """
         rows = rows[_leading_system_rows(rows) :]
-        start = self._protect_head_size(rows)
+        # What is asked stands behind the summary, which says that nothing before it is a request.
+        start = before_newest_user(rows, self._protect_head_size(rows))
         body = self._sanitize_tool_pairs(rows[start:])
         if len(body) < LEAST_ROWS:
             return None

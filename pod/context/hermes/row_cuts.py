@@ -29,12 +29,16 @@ def before_call(rows: Rows, index: int) -> int:
     return index
 
 
+def before_newest_user(rows: Rows, index: int) -> int:
+    """Return the last place up to `index` that has the newest row of the user's behind it."""
+    said = (n for n in range(len(rows) - 1, -1, -1) if rows[n].get("role") == "user")
+    return min(index, next(said, index))
+
+
 def tail_start(rows: Rows, head_end: int, tokens: int) -> int:
     """Return where the rows begin that fit in `tokens`, at least the last few.
 
     The newest row of the user's is among them, and `head_end` is the lowest place there is.
     """
     start = min(prune_boundary(rows, 0, tokens), max(0, len(rows) - LEAST_TAIL_ROWS))
-    said = (n for n in range(len(rows) - 1, -1, -1) if rows[n].get("role") == "user")
-    start = min(start, next(said, start))
-    return max(head_end, before_call(rows, start))
+    return max(head_end, before_call(rows, before_newest_user(rows, start)))

@@ -142,6 +142,15 @@ def test_the_next_one_builds_on_the_summary_before() -> None:
     assert "kept anew" in again[0]["content"]
 
 
+def test_what_was_asked_last_stands_behind_the_summary_even_if_it_was_asked_first() -> None:
+    asked: Rows = [{"role": "user", "content": "ask", "message_uid": "u"}]
+    rows = asked + [row for place in range(12) for row in with_tool(place, 2_000)]
+    out = Scripted(SUMMARY, protect_first_n=3).compress(rows)
+    assert is_handoff(out[0])
+    assert out[1] is rows[0]
+    assert out[2:] == rows[len(rows) - len(out) + 2 :]
+
+
 def test_system_rows_and_the_protected_head_stay_in_front_the_first_time() -> None:
     made, rows = Scripted(SUMMARY, protect_first_n=2), talk(20)
     system = {"role": "system", "content": "rules"}
