@@ -120,7 +120,7 @@ class MemoryProvider(ABC):
         """Begin to look for what the next prompt may need; `prefetch` will ask for it."""
 
     def recall_status(self) -> RecallStatus | None:
-        """Return what the last `prefetch` found, for a person to see; None to say nothing."""
+        """Return what the last `prefetch` found, for people to see; not called in this version."""
         return None
 
     def handle_tool_call(self, tool_name: str, args: JsonDict, **kwargs: object) -> str:

@@ -124,9 +124,8 @@ def _note(lines: Sequence[str], start: int, topic: str) -> Note:
             if not line[:1].isspace():
                 break
 
-            end = (
-                place + 1
-            )  # A blank line belongs to the note only where the note goes on after it.
+            # A blank line belongs to the note only where the note goes on after it.
+            end = place + 1
 
     item = _ITEM.match(lines[start])
     first = lines[start][item.end() if item else 0 :]

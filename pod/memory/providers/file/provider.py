@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pod.memory.provider import MemoryProvider, RecallStatus
+from pod.memory.provider import MemoryProvider
 from worker.text import clean_text, cut_middle, utf8_len
 
 from .notes import Note
@@ -50,7 +50,6 @@ class FileMemory(MemoryProvider):
         self._in_prompt: dict[str, str] = {}
         self._changed: dict[str, Note | None] = {}
         """What this session kept and, as None, forgot."""
-        self._recalled = 0
 
     def is_available(self) -> bool:
         """Tell that nothing is needed."""
@@ -97,13 +96,8 @@ class FileMemory(MemoryProvider):
         chosen = fitting(telling[:MOST_RECALLED], self._recall_max_bytes)
         with self._lock:
             self._seen |= {note.id: note.text for note in chosen}
-            self._recalled = len(chosen)
 
         return text_of(chosen, "Notes that may matter here:", fits=str)
-
-    def recall_status(self) -> RecallStatus | None:
-        """Return how many notes the last prompt called up."""
-        return RecallStatus("memory", self._recalled) if self._recalled else None
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
         """Return what was kept and forgotten since the system prompt was written."""
