@@ -82,5 +82,10 @@ class EngineInterrupted(ContextError):
         super().__init__(f"the engine raised {error_line(raised)}")
 
 
+def as_raised(error: BaseException) -> BaseException:
+    """Return what a plugin's code raised itself, which is of more interest than who caught it."""
+    return error.__cause__ or error if isinstance(error, EngineInterrupted) else error
+
+
 class FenceClosed(ContextError):
     """A compaction was given up before its commit; its result may not be used any more."""

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from attrs import define, field
 
-from .errors import EngineInterrupted
+from .errors import as_raised
 from .words import error_line
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Tries:
 def said(error: BaseException) -> str:
     """Return an error on one line: its kind, its words, and where a plugin's code raised it."""
     cause = error.__cause__ or error
-    text = error_line(cause if isinstance(error, EngineInterrupted) else error)
+    text = error_line(as_raised(error))
     frames = traceback.extract_tb(cause.__traceback__)
     place = next((f for f in reversed(frames) if not f.filename.startswith(_HERE)), None)
     if place is None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 
 from attrs import define, field
 
-from pod.context.errors import EngineInterrupted
+from pod.context.errors import as_raised
 from pod.context.signature import accepted_keywords
 from pod.context.threads import EngineThread
 from pod.context.words import error_line
@@ -203,10 +203,7 @@ class ProviderCalls:
 
 def said(error: BaseException) -> str:
     """Return an error's type and what it says, in one line."""
-    if isinstance(error, EngineInterrupted) and error.__cause__ is not None:
-        error = error.__cause__  # What raised it is of more interest than who caught it.
-
-    return error_line(error)
+    return error_line(as_raised(error))
 
 
 def _begun(

@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from pod.context.attempt import tried
 from pod.context.engine import ContextEngine, Message
-from pod.context.errors import EngineInterrupted
+from pod.context.errors import as_raised
 from pod.context.ownership import release_engine
 from pod.context.signature import (
     compress_arguments,
@@ -25,6 +25,7 @@ from pod.context.signature import (
     update_context_engine_model,
 )
 from pod.context.threads import CompactionPool
+from pod.context.words import error_line
 
 from .conversations import FIXED, Conversation
 from .examine import tokens
@@ -161,7 +162,7 @@ class Bench:
         Raises:
             Broken: It raised, or did not return in time; `what` says which call it was.
         """
-        return self._outcome(what, self.begin(function, *args, **kwargs))
+        return self.outcome(what, self.begin(function, *args, **kwargs))
 
     def begin(
         self, function: Callable[..., T], /, *args: object, **kwargs: object
@@ -176,13 +177,10 @@ class Bench:
     def together(self, calls: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
         """Return what all the calls return, made at the same time. Raises `Broken`."""
         begun = [(what, self.begin(function)) for what, function in calls]
-        return [self._outcome(what, future) for what, future in begun]
+        return [self.outcome(what, future) for what, future in begun]
 
     def outcome(self, what: str, future: concurrent.futures.Future[T]) -> T:
         """Wait for a call that was begun, and return what it returns. Raises `Broken`."""
-        return self._outcome(what, future)
-
-    def _outcome(self, what: str, future: concurrent.futures.Future[T]) -> T:
         limit_s = self.limit_s / SHORTER if what in self.slow else self.limit_s
         done, _ = concurrent.futures.wait([future], limit_s)
         if not done:
@@ -284,13 +282,7 @@ def numbers_of(engine: ContextEngine) -> Mapping[str, object]:
 
 def said(error: BaseException) -> str:
     """Return an error in a line; of one that is no `Exception`, what the engine itself raised."""
-    if isinstance(error, EngineInterrupted) and error.__cause__ is not None:
-        error = error.__cause__
-
-    raised = error
-    text, _ = tried(lambda: " ".join(str(raised).split()))
-    name = type(error).__name__
-    return f"{name}: {text[:200]}" if text else name
+    return error_line(as_raised(error))
 
 
 def _int(value: object) -> int | None:
