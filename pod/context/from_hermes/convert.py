@@ -8,16 +8,14 @@ from typing import Any
 
 from attrs import frozen
 
+from pod.context.discovery import BUILT_IN
+from pod.context.hermes.threshold_rules import SMALL_WINDOW, effective_share
 from session_store.token_shapes import mask_token_shapes
 
 from .document import Document, Table, plain
 from .model import ModelReader, ModelSection, place_of
 from .read import HermesConfig, Mistake
 
-BUILT_IN = "compressor"
-SMALL_WINDOW = 512_000
-"""Below it Hermes never compacts before three quarters of the window."""
-SMALL_WINDOW_SHARE = 0.75
 DEFAULT_SHARE = 0.50
 
 Window = Callable[[Mapping[str, object]], "int | None"]
@@ -250,8 +248,7 @@ class _Conversion:
     ) -> int | None:
         """Add the size at which to compact, and return it where it is known."""
         if window is not None:
-            is_small = window < SMALL_WINDOW
-            in_force = max(share, SMALL_WINDOW_SHARE) if is_small else share
+            in_force = effective_share(share, window)
             threshold = max(1, min(int(window * in_force), cap or window))
             why = f"Hermes: {in_force:g} of {window:,}"
             if in_force != share:

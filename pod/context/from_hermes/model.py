@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from attrs import define, field
-from attrs import frozen as frozen_class
+from attrs import define, field, frozen
 
 from .providers import (
     ALIASES,
@@ -29,9 +28,10 @@ _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _THEIR_WORDS = {"model": "default", "context_window": "context_length", "api_key_env": "key_env"}
 _WORD = re.compile(r"[a-z][a-z_.:-]{0,30}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SUMMARIES = ("auxiliary", "compression")
 
 
-@frozen_class
+@frozen
 class ModelSection:
     """One model, as the keys of `[provider]`, each with its comment; `notes` are for people."""
 
@@ -94,7 +94,7 @@ class ModelReader:
 
         Of the provider of `main`, where none is named beside it.
         """
-        path = ("auxiliary", "compression")
+        path = _SUMMARIES
         table = self.config.table(*path)
         model = self.config.text(*path, "model")
         provider = provider_id(self.config.text(*path, "provider") or "auto")
@@ -303,9 +303,6 @@ def place_of(table: str, key: str) -> Path_ | None:
     sections: dict[str, Path_] = {"provider": ("model",), "compaction.provider": _SUMMARIES}
     found = sections.get(table)
     return None if found is None else (*found, _THEIR_WORDS.get(key, key))
-
-
-_SUMMARIES = ("auxiliary", "compression")
 
 
 def _spelled(kind: str, address: str) -> str:
