@@ -72,9 +72,8 @@ def claimed_stdout() -> Iterator[Outlet]:
         kept = os.dup(number)
         try:
             os.dup2(sys.stderr.fileno(), number)
-            # Not `with`: closing flushes, and what a broken pipe did not take is not to be tried
-            # again.
-            stream = open(kept, "wb", buffering=0, closefd=False)  # noqa: SIM115  see above
+            # Closing flushes, and what a broken pipe did not take is not to be tried again.
+            stream = open(kept, "wb", buffering=0, closefd=False)  # noqa: SIM115  it stays open
             yield Outlet(stream, encoding, is_terminal)
         finally:
             with suppress(OSError):  # stderr may be closed, and stdout stays what it is then

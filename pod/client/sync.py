@@ -44,16 +44,13 @@ class Events(Iterator[EventData]):
 
     def envelopes(self) -> Iterator[Envelope]:
         """Yield the events as published: numbered, and with their place in the log."""
+        while (envelope := self._next()) is not None:
+            yield envelope
 
+    def _next(self) -> Envelope | None:
         async def following() -> Envelope | None:
             return await anext(self._envelopes, None)
 
-        while (envelope := self._waited_for(following)) is not None:
-            yield envelope
-
-    def _waited_for(
-        self, following: Callable[[], Coroutine[Any, Any, Envelope | None]]
-    ) -> Envelope | None:
         if self._loop.is_running:
             return self._loop.wait_for(following)
 

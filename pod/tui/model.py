@@ -44,7 +44,7 @@ def connection_lost(state: ViewState, now_ms: int) -> Step:
     if state.lost_ms is not None:
         return Step(state)
 
-    told = Told("connection lost, reconnecting …", Tone.WARNING)
+    told = Told(wording.CONNECTION_LOST, Tone.WARNING)
     return Step(evolve(state, lost_ms=now_ms), (told,))
 
 

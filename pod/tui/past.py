@@ -40,14 +40,14 @@ class PastLines:
         """Forget the oldest lines beyond what is kept."""
         try:
             lines = self.path.read_bytes().split(b"\n")
-        except OSError:
+        except OSError:  # as in `read`
             return
 
         kept = [line for line in lines if line.strip()]
         if len(kept) <= 2 * _MOST_REMEMBERED:
             return
 
-        with suppress(OSError):
+        with suppress(OSError):  # then the file stays as long as it is
             fresh = self.path.with_suffix(".new")
             number = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
             with os.fdopen(number, "wb") as file:

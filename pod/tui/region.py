@@ -103,7 +103,7 @@ def _going_on(state: ViewState, scene: Scene) -> list[str]:
         lines.append(_timed(state.compaction.text, state.compaction.since_ms, scene))
 
     if state.lost_ms is not None:
-        lines.append(_timed("connection lost, reconnecting …", state.lost_ms, scene, "yellow"))
+        lines.append(_timed(wording.CONNECTION_LOST, state.lost_ms, scene, "yellow"))
     elif scene.is_stopping:
         lines.append(_line("stopping …", scene, "yellow"))
     elif state.retry is not None:

@@ -9,6 +9,8 @@ from worker.llm.types import Usage as MeasuredUsage
 
 from .text import counted
 
+CONNECTION_LOST = "connection lost, reconnecting …"
+
 
 def compacting(start: protocol.CompactionStart, turns: int, retained_turns: int | None) -> str:
     """Return the line that says what a compaction is about to do.
