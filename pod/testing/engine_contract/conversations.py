@@ -124,6 +124,7 @@ FIXED: dict[str, Conversation] = {
     "a long talk": Conversation((Turn(40, answer_words=120),) * 40),
     "many small calls": Conversation((_TOOL_TURN,) * 20),
     "one long run": Conversation((Turn(30), Turn(60, ((200,),) * 40)), "results"),
+    "a large result at last": Conversation((Turn(rounds=((10,), (10,), (3_000,))),), "results"),
     "a question at the end": Conversation((_TOOL_TURN,) * 12 + (Turn(200),), "question"),
     "large results": Conversation((Turn(rounds=((3_000, 10),)),) * 6),
     "equal turns": Conversation((Turn(rounds=((30,),)),) * 20, echoes=True),

@@ -1,6 +1,7 @@
 """Conversations beyond the fixed ones: searched for and made smaller by hypothesis, if installed.
 
-Without it, those of the first seeds. What is tried is the same in every run, either way.
+Without it, those of the first seeds, which are the same in every run. So is what hypothesis tries,
+but for the numbers that it takes from the modules which happen to be loaded.
 """
 
 from __future__ import annotations
