@@ -85,7 +85,9 @@ def _await_end(places: Places, serving: Serving, *, wait: bool, now: bool) -> No
         os.kill(serving.pid, signal.SIGKILL)
 
     say(f"killed pid {serving.pid}, which had not ended after {_NOW_S:g} s", err=True)
-    _is_gone(places, serving, _NOW_S)
+    if not _is_gone(places, serving, _NOW_S):
+        message = f"the name of the pod {places.name} is still held {_NOW_S:g} s after that"
+        raise Unanswered(message, hint=f"fuser {places.lock} shows by which process")
 
 
 def _is_gone(places: Places, serving: Serving, timeout_s: float | None) -> bool:
