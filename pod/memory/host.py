@@ -192,7 +192,7 @@ class MemoryHost:
         if not self.active or prompt is None or prompt.uid == self._recalled_for:
             return ""
 
-        await self._calls.ask("on_turn_start", turn, prompt.text, platform="pod")
+        await self._calls.ask("on_turn_start", turn, prompt.text, platform="cli")
         text: object = None
         if not is_trivial_prompt(prompt.text):
             text = await self._calls.ask("prefetch", prompt.text, session_id=self._session_id)
@@ -262,7 +262,7 @@ class MemoryHost:
         if reason == "rewind":
             kwargs["rewound"] = True
 
-        kwargs |= {"reason": reason, "platform": "pod"}
+        kwargs |= {"reason": reason, "platform": "cli"}
         self._calls.hook("on_session_switch", new_id, **kwargs)
 
 

@@ -26,7 +26,7 @@ class MemorySettings:
         """Return the keywords of `initialize` that say all this; `parent_id` may be empty."""
         return {
             "hermes_home": str(self.home),
-            "platform": "pod",
+            "platform": "cli",
             "model": self.model,
             "agent_context": "primary",
             "agent_identity": self.pod,

@@ -71,7 +71,7 @@ async def test_a_run_has_its_moments_in_order(home: Path) -> None:
         "hermes_home": str(home / "memory" / "diary"),
         "model": "fake",
         "options": {},
-        "platform": "pod",
+        "platform": "cli",
     }
     (sync,) = calls(home, "sync_turn")
     assert (sync["user"], sync["assistant"], sync["session"]) == (
