@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _model import TimedClient
 
-    from pod.launch import Launched
+    from pod.launching.launch import Launched
     from worker import Tool
 
 _MANIFEST = """
@@ -46,8 +46,8 @@ async def launched_pod(
     from manifests import load_manifest
     from pod.bus import EventBus
     from pod.home import Home
-    from pod.launch import launch
-    from pod.preparing import prepare
+    from pod.launching.launch import launch
+    from pod.launching.preparing import prepare
 
     prepared = prepare(load_manifest(manifest, env={}), Home(home), {})
     provider = evolve(prepared.provider, client=client)

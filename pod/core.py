@@ -20,8 +20,8 @@ from pod.context.plugin_facts import Scene
 from pod.context.plugin_host import PluginHost
 from pod.home import Home
 from pod.journal import SessionJournal, in_thread
+from pod.launching.model_facts import ModelDirectory
 from pod.memory.host import MemoryHost
-from pod.model_facts import ModelDirectory
 from pod.model_table import PriceList
 from pod.protocol import Alert, EventData, SessionChanged, Status
 from pod.protocol.events import State

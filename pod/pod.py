@@ -26,8 +26,8 @@ from pod.errors import PodBusy, PodClosed
 from pod.failures import error_info
 from pod.home import Home
 from pod.journal import in_thread
-from pod.launch import Launched, launch
-from pod.preparing import prepare
+from pod.launching.launch import Launched, launch
+from pod.launching.preparing import prepare
 from pod.prompts import prompt_message
 from pod.protocol import (
     ApprovalRequest,

@@ -12,8 +12,8 @@ from pod.compaction.plan import CompactionError
 from pod.compaction.preview import Preview, preview
 from pod.context.discovery import BUILT_IN
 from pod.home import Home
+from pod.launching.preparing import open_store
 from pod.pod import Pod
-from pod.preparing import open_store
 from pod.protocol import CompactionDone, CompactionFailed, Envelope
 from pod.providers import known_window
 from pod.tui.text import counted

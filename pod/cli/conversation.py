@@ -9,8 +9,8 @@ from attrs import define, evolve, field
 
 from manifests import CompactionSection, LoadedManifest, load_manifest
 from pod.home import Home
+from pod.launching.preparing import open_store
 from pod.pod import Pod
-from pod.preparing import open_store
 from pod.tui.blocks import Told, Tone
 from pod.tui.commands import Command, Front
 from pod.tui.reports import header

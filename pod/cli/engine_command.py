@@ -99,7 +99,7 @@ class _Request:
         return asyncio.run(self._in_pod(loaded, home, env, session_id))
 
     def _session(self, loaded: LoadedManifest, home: Home) -> str | None:
-        from pod.preparing import open_store
+        from pod.launching.preparing import open_store
 
         from .stored import find_session
 

@@ -11,7 +11,7 @@ from manifests import LoadedManifest
 from manifests.schema_provider import ProviderSection
 from pod.compaction.thresholds import thresholds_for
 from pod.home import Home
-from pod.preparing import open_store
+from pod.launching.preparing import open_store
 from pod.providers import check_cost_budget, known_window
 from pod.toolbox import load_hooks, load_tools, system_prompt
 from pod.tui.text import counted

@@ -61,7 +61,7 @@ def chosen_session(options: RunOptions, loaded: LoadedManifest, home: Home) -> s
     Raises:
         SessionStoreError: The id is no session's, or the session cannot be forked.
     """
-    from pod.preparing import open_store
+    from pod.launching.preparing import open_store
 
     from .stored import find_session, sound_fork_point
 

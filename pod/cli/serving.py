@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from attrs import define, field
 
+from pod.launching.preparing import open_store
 from pod.pod import Pod
-from pod.preparing import open_store
 from pod.serve.claim import Serving, claim
 from pod.serve.ledger import Ledger
 from pod.serve.places import Places, ensure_run_folder, usable

@@ -18,7 +18,7 @@ from pathlib import Path
 from manifests import load_manifest
 from pod import Pod
 from pod.home import Home
-from pod.preparing import prepare
+from pod.launching.preparing import prepare
 from pod.protocol import CompactionStart
 from session_store import FileSessionStore
 

@@ -14,8 +14,8 @@ from pod import Pod
 from pod.bus import EventBus
 from pod.errors import PodClosed
 from pod.home import Home
-from pod.launch import launch
-from pod.preparing import prepare
+from pod.launching.launch import launch
+from pod.launching.preparing import prepare
 from pod.protocol import SessionChanged
 from pod.providers import Provider
 from session_store import FileSessionStore, SessionStoreError, StorageFailed

@@ -8,7 +8,7 @@ import pytest
 
 from manifests import load_manifest
 from pod.home import Home
-from pod.preparing import prepare
+from pod.launching.preparing import prepare
 from pod.protocol import CompactionStart, RunEnd, RunStart
 from tests.fake_provider import Asked, Say, serving
 from tests.pod.pods import KEY, Story, chat, kinds, living, logs, manifest, prose, summary

@@ -196,4 +196,11 @@ def test_importing_it_loads_neither_models_nor_stores() -> None:
     code = "import sys; from pod.client import PodClient; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"httpx", "session_store", "manifests", "pod.pod", "pod.launch", "sqlite3"}
+    assert not loaded & {
+        "httpx",
+        "session_store",
+        "manifests",
+        "pod.pod",
+        "pod.launching.launch",
+        "sqlite3",
+    }

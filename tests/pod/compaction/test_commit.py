@@ -16,8 +16,8 @@ from manifests import load_manifest
 from pod.bus import EventBus
 from pod.compaction.plan import CompactionError
 from pod.home import Home
-from pod.launch import Launched, launch
-from pod.preparing import prepare
+from pod.launching.launch import Launched, launch
+from pod.launching.preparing import prepare
 from pod.protocol import (
     Alert,
     CompactionDone,

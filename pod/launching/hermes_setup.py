@@ -18,7 +18,7 @@ from pod.context.hermes.runtime import HermesRuntime, activate, deactivate, use_
 
 if TYPE_CHECKING:
     from pod.context.loader import LoadedPlugin
-    from pod.preparing import Prepared
+    from pod.launching.preparing import Prepared
     from worker.llm.types import Usage
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pod.memory_setup import SessionMemory, not_taken
-from pod.preparing import Prepared
+from pod.launching.memory_setup import SessionMemory, not_taken
+from pod.launching.preparing import Prepared
 from worker.llm.types import RequestOptions
 from worker.ports import Ports
 from worker.tools import Tool

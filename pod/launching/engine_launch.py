@@ -16,17 +16,17 @@ from pod.context.records import SessionRecords
 from pod.context.threads import compaction_pool
 from pod.context.words import LONGEST_LINE, one_line
 from pod.core import learned_windows
-from pod.engine_setup import (
+from pod.launching.engine_setup import (
     NamedEngine,
     load_named_engine,
     plugin_host,
     tell_of_options,
     tools_beside,
 )
-from pod.hermes_setup import HermesPlace, around, open_place
-from pod.model_facts import ModelDirectory
+from pod.launching.hermes_setup import HermesPlace, around, open_place
+from pod.launching.model_facts import ModelDirectory
+from pod.launching.setting import Setting
 from pod.protocol import EngineNotice
-from pod.setting import Setting
 from worker.tools import Tool
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from pod.hermes_setup import open_memory_place
+from pod.launching.hermes_setup import open_memory_place
 from pod.memory.loader import is_bundled
 from pod.memory.stage import MemoryStage
 from pod.memory.texts import MemoryPrompt, resumed, with_block
@@ -15,8 +15,8 @@ from worker.items import SystemNote
 from worker.tools import Tool
 
 if TYPE_CHECKING:
+    from pod.launching.preparing import Prepared
     from pod.memory.host import MemoryHost, SwitchReason
-    from pod.preparing import Prepared
     from session_store import SessionState
 
 Lineage = Sequence[tuple[str, str]]

@@ -9,9 +9,9 @@ from pod.bus import EventBus
 from pod.context.facts import Beginning
 from pod.context.host import EngineHost
 from pod.core import PodCore
-from pod.engine_setup import NamedEngine
-from pod.hermes_setup import HermesPlace
-from pod.preparing import Prepared
+from pod.launching.engine_setup import NamedEngine
+from pod.launching.hermes_setup import HermesPlace
+from pod.launching.preparing import Prepared
 from session_store import FileSessionStore, Session
 
 

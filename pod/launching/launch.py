@@ -21,18 +21,18 @@ from pod.compaction.triggers import TriggerStage
 from pod.context.host import EngineHost
 from pod.context.words import LONGEST_LINE, one_line
 from pod.core import PodCore
-from pod.engine_launch import engine_parts
-from pod.engine_setup import NamedEngine, attach, require_named_tools
 from pod.events import EventTranslator
-from pod.hermes_setup import HermesPlace
 from pod.journal import SessionJournal, in_thread
-from pod.memory_setup import open_memory
-from pod.preparing import Prepared, config_of, open_store
+from pod.launching.engine_launch import engine_parts
+from pod.launching.engine_setup import NamedEngine, attach, require_named_tools
+from pod.launching.hermes_setup import HermesPlace
+from pod.launching.memory_setup import open_memory
+from pod.launching.preparing import Prepared, config_of, open_store
+from pod.launching.restore import take_up
+from pod.launching.setting import Left, Setting
+from pod.launching.worker_setup import make_worker
 from pod.protocol import Alert
-from pod.restore import take_up
 from pod.runs import RunDriver
-from pod.setting import Left, Setting
-from pod.worker_setup import make_worker
 from session_store import FileSessionStore, Session, SessionStoreError
 from worker.items import Item
 from worker.ports import Intake, Ports, RequestStage

@@ -28,7 +28,7 @@ from pod.context.plugin_hooks import HOOK_TIMEOUT_S, HookCaller
 from pod.context.plugin_host import PluginHost
 from pod.context.threads import EngineThread
 from pod.errors import PluginFailed
-from pod.hermes_setup import HermesPlace, around
+from pod.launching.hermes_setup import HermesPlace, around
 
 if TYPE_CHECKING:
     from manifests import LoadedManifest
